@@ -15,6 +15,7 @@ import dagster as dg
 from mog_assets.config import Settings
 from mog_assets.config import file as settings_file
 from mog_assets.config import load as load_settings
+from mog_assets.corpus.assets import SOURCES
 from mog_assets.experiments import assets as experiments_assets
 from mog_assets.materialising import Materialised, materialise
 from mog_assets.names import Names
@@ -78,8 +79,12 @@ def build(settings: Settings, host: Host = Host()) -> dg.Definitions:  # noqa: B
 def _definitions(settings: Settings, host: Host) -> dg.Definitions:
     recipes, tools, names = graph(settings), Tools(settings), host.names
     outside = [_outside(r, r.outside, host) for r in recipes.values() if r.outside]
+    theirs = [] if host.alone else sorted({key for corpus in settings.corpora.values() for key in corpus.upstream})
     assets = [
-        as_asset(r, recipes, tools, _after(r, recipes), _condition(r, recipes, names), names) for r in recipes.values()
+        as_asset(
+            r, recipes, tools, _after(r, recipes), _condition(r, recipes, names), names, theirs * (r.outside == SOURCES)
+        )
+        for r in recipes.values()
     ]
     jobs = [
         _job("build", [r for r in recipes.values() if r.partitioned and not r.on_demand], names),
@@ -207,6 +212,7 @@ def as_asset(
     after: Sequence[str] = (),
     condition: dg.AutomationCondition | None = None,
     names: Names = Names(),  # noqa: B008
+    theirs: Sequence[str] = (),
 ) -> dg.AssetsDefinition:
     """The Dagster asset of a recipe: content hash as data version, counts and plots as metadata, checks.
 
@@ -217,12 +223,16 @@ def as_asset(
         after: Keys of assets that trigger it without being read.
         condition: When it is materialised automatically.
         names: What it is called in Dagster.
+        theirs: Keys of assets of another project that trigger it, too.
     """
+    # Whatever partitions those have: each corpus waits for all.
+    whole = dg.AllPartitionMapping()
+    upstream = [dg.AssetDep(dg.AssetKey(name.split("/")), partition_mapping=whole) for name in theirs]
     key, resource = names.key(recipe.key), names.name("tools")
 
     @dg.asset(
         key=key,
-        deps=[names.key(dep) for dep in (*recipe.deps, *after)],
+        deps=[*(names.key(dep) for dep in (*recipe.deps, *after)), *upstream],
         partitions_def=names.corpora if recipe.partitioned else None,
         group_name=names.group(recipe.group),
         description=recipe.description,

@@ -79,6 +79,8 @@ Place = Annotated[Path, BeforeValidator(_path)]
 Width = Annotated[int, Field(gt=0, le=65_536)]
 Rate = Annotated[float, Field(gt=0, le=10)]
 Name = Annotated[str, AfterValidator(check_name)]
+# The key of an asset, its parts joined by `/`.
+AssetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$")]
 RetrieverName = Literal["bm25", "dense", "hybrid"]
 
 
@@ -113,6 +115,9 @@ class CorpusSettings(SettingsModel):
     defaults.
 
     All documents are analysed in the `language` (an ISO 639-1 code), with `auto` each in its own, as it is detected.
+
+    Assets `upstream`, by their keys, are those of the Dagster project that the graph is merged into that write the
+    documents. Elsewhere they have no effect.
     """
 
     model_config = ConfigDict(json_schema_extra=_one_place)
@@ -128,6 +133,7 @@ class CorpusSettings(SettingsModel):
     max_memory_mb: float = Field(2048, ge=256, le=1e7)
     max_unpacked_mb: float = Field(200, gt=0, le=1e6)
     language: str = Field("auto", pattern=r"^(auto|[a-z]{2,3})$")
+    upstream: list[AssetName] = []
 
     @model_validator(mode="before")
     @classmethod

@@ -37,6 +37,8 @@ from mog_assets.resources.store import Store, digest
 from mog_assets.text.languages import AUTO, detected, name_of
 
 GROUP = "corpus"
+SOURCES = "sources"
+"""The external asset that stands for the files of the corpora."""
 # The result of reading also depends on these.
 _PACKAGES = (
     "beautifulsoup4",
@@ -243,7 +245,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             group=GROUP,
             settings=lambda tools: tools.settings.buckets,
             source=_source,
-            outside="sources",
+            outside=SOURCES,
             version=f"{READER}.{LAYOUT}",
             kinds=("parquet",),
         ),

@@ -286,6 +286,55 @@ def test_the_named_file_is_read_again_whatever_the_environment_says(theirs, monk
 
 
 @pytest.mark.full
+def test_an_asset_of_theirs_that_writes_documents_comes_before_them(theirs, monkeypatch):
+    theirs.instance.add_dynamic_partitions("mog_corpus", ["birds"])
+    birds = {"path": "birds", "upstream": ["team/birds"]}
+    configure(theirs.package / "mog.yaml", corpora={"birds": birds})
+    days = dg.StaticPartitionsDefinition(["monday", "tuesday"])
+
+    @dg.asset(key=["team", "birds"], partitions_def=days)
+    def team_birds(context):
+        write(theirs.package / "birds", {context.partition_key: f"On {context.partition_key} a crane was seen."})
+
+    ours = mog_assets.definitions(theirs.package / "mog.yaml", key_prefix="mog")
+    defs = dg.Definitions.merge(dg.Definitions(assets=[team_birds]), ours)
+    documents = dg.AssetKey(["mog", "documents"])
+    graph = defs.resolve_asset_graph()
+    assert dg.AssetKey(["team", "birds"]) in graph.get(documents).parent_keys
+    keys = (dg.AssetKey(["mog", *name.split("/")]) for name in plan.graph(config.load(theirs.package / "mog.yaml")))
+    assert all(
+        graph.get(key).parent_keys.isdisjoint([dg.AssetKey(["team", "birds"])]) for key in keys if key != documents
+    )
+    sensor, cursor, swept = defs.resolve_sensor_def("mog_automation"), None, None
+
+    def wanted():
+        """Whether documents are wanted on the next tick."""
+        nonlocal cursor, swept
+        swept = sweep(SimpleNamespace(defs=defs, instance=theirs.instance), cursor=swept).cursor
+        tick = dg.evaluate_automation_conditions(
+            defs, theirs.instance, asset_selection=sensor.asset_selection, cursor=cursor
+        )
+        cursor = tick.cursor
+        return tick.get_num_requested(documents) > 0
+
+    def materialise(key, partition):
+        job = defs.resolve_implicit_global_asset_job_def()
+        return job.execute_in_process(instance=theirs.instance, asset_selection=[key], partition_key=partition).success
+
+    assert not any(wanted() for _ in range(3)), "the asset was never materialised"
+    assert materialise(dg.AssetKey(["team", "birds"]), "monday")
+    assert not any(wanted() for _ in range(3)), "one of its partitions was never materialised"
+    assert materialise(dg.AssetKey(["team", "birds"]), "tuesday")
+    assert any(wanted() for _ in range(3))
+    assert materialise(documents, "birds")
+    assert Store(theirs.package / "mog").read("documents", "birds").manifest.counts["documents"] == len(BIRDS) + 2
+    assert not any(wanted() for _ in range(3))
+    # What `mog run` builds knows nothing of it.
+    alone = mog_assets.automation.build(config.load(theirs.package / "mog.yaml")).resolve_asset_graph()
+    assert dg.AssetKey(["team", "birds"]) not in alone.get(dg.AssetKey("documents")).parent_keys
+
+
+@pytest.mark.full
 def test_a_run_of_their_executor_builds_our_assets(theirs):
     sweep(theirs)
     environment = {**clean(theirs.folder, ROOT), "DAGSTER_HOME": str(theirs.folder.parent / "instance")}
