@@ -155,8 +155,9 @@ def _options(host: str, settings: Settings, given: dict[str, Any]) -> ServerOpti
 @click.command()
 @config_option
 @principal_option
+@click.option("--push", is_flag=True, help="Let the agent push documents, too; with permissions, these say who may.")
 @guarded
-def mcp(path: str | None, principal: str | None) -> None:
+def mcp(path: str | None, principal: str | None, push: bool) -> None:
     """Serve the tools search, fetch and ask to an agent by MCP on standard input and output."""
     settings = settings_of(path)
     # What a library prints must not come between the messages.
@@ -166,7 +167,7 @@ def mcp(path: str | None, principal: str | None) -> None:
         import mog_assets
         from mog_assets.serving.limits import ServerOptions, Slots
 
-        options = ServerOptions()
+        options = ServerOptions(push=push)
         project = mog_assets.open(settings)
         seen = seen_by(project, principal)
         search = Slots("search", options.concurrency, options.waiting, options.timeout)

@@ -1,4 +1,4 @@
-"""Tools for agents by the Model Context Protocol: `search`, `fetch` and `ask`.
+"""Tools for agents by the Model Context Protocol: `search`, `fetch` and `ask`, and `push` where it is allowed.
 
 Names and results of the first two are those that ChatGPT's connectors expect: platform.openai.com, "Building MCP
 servers for ChatGPT".
@@ -7,7 +7,7 @@ servers for ChatGPT".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -19,7 +19,7 @@ from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.message import SessionMessage
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, ToolAnnotations
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -53,6 +53,7 @@ Filter = Annotated[
         '{"topic.label": {"contains": "skin"}}. An unknown name is answered with those that there are.'
     ),
 ]
+Ids = Annotated[Sequence[str], Field(description="Ids of documents, without their corpus.")]
 Choices = Annotated[dict[str, str] | None, Field(description="Choices by letter, if one of them is to be chosen.")]
 
 
@@ -90,6 +91,26 @@ class Answered(BaseModel):
     likeliest: Result | None
     method: str
     passages: list[Result]
+
+
+class Note(BaseModel):
+    """A document that an agent puts into a corpus."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str = Field(description="Its id: it replaces the document that has it.")
+    text: str = Field(description="Its text.")
+    title: str = Field("", description="Its title.")
+    metadata: dict[str, Any] = Field({}, description="JSON values, to filter by.")
+
+
+Notes = Annotated[Sequence[Note], Field(description="Documents.")]
+
+
+class Taken(BaseModel):
+    """What `push` gives: how many documents are new, changed or gone."""
+
+    changed: int
 
 
 class Agents:
@@ -184,6 +205,15 @@ class Agents:
 
         return await _told(self._answers, work)
 
+    async def push(self, corpus: str, ctx: Context, put: Notes = (), delete: Ids = ()) -> Taken:
+        """Put documents into a corpus that takes them, and delete some: all or none. They are found after a run."""
+
+        def work() -> Taken:
+            rows = [note.model_dump() for note in put]
+            return Taken(changed=self._project(ctx).push(corpus, rows, list(delete)))
+
+        return await _told(self._documents, work)
+
 
 def _document(project: Any, id: str) -> tuple[Document, Spans]:
     """The document of an id, and the places that it names."""
@@ -220,6 +250,9 @@ def server(project: Any, options: ServerOptions, search: Slots, answers: Slots, 
     )
     for tool in (agents.search, agents.fetch, agents.ask):
         made.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True))
+    # With permissions, the rules say for each call who may.
+    if options.push or project.permissions is not None and project.permissions.pushes:
+        made.add_tool(agents.push, annotations=ToolAnnotations(destructive_hint=True, idempotent_hint=True))
     return made
 
 

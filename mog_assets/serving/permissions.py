@@ -351,6 +351,15 @@ class Permissions:
         principal = _somebody(principal)
         return EVERYTHING if principal.name == ALL else seen.by(self.rules, principal)
 
+    @property
+    def pushes(self) -> bool:
+        """Whether anybody may put documents into a corpus.
+
+        Raises:
+            NotAllowed: it cannot be told.
+        """
+        return bool(self.rules.settings.push)
+
     def may_push(self, principal: Principal | None, corpus: str) -> bool:
         """Whether a principal may put documents into a corpus.
 

@@ -1,11 +1,13 @@
 """Documents that programs push: on disk when they are taken, in the corpus after a run."""
 
+import http.client
 import json
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import unicodedata
 from concurrent.futures import ThreadPoolExecutor
@@ -141,6 +143,43 @@ def test_of_what_was_acknowledged_nothing_is_lost_by_a_kill_and_nothing_is_there
     assert len(ids) == len(set(ids)) and set(ids) in (wanted - deleted, (wanted | more) - deleted - {f"{whole}-0"})
     # Who was not told that it was taken pushes it again.
     assert push(path, rows(*sorted(more))) == 25 and not push(path, rows(*sorted(more)))
+
+
+def test_a_thousand_documents_pushed_to_a_server_that_is_killed_are_all_there_once(tmp_path):
+    made = new_project(tmp_path / "p", {"corpora": {"notes": {"pushed": "notes.sqlite"}, "files": {"path": "files"}}})
+    (made.folder / "files").mkdir()
+    (made.folder / "files" / "a.md").write_text("# Hens\n\nHens lay eggs.", encoding="utf-8")
+    path, key = made.folder / "notes.sqlite", "a-key-of-many-letters"
+    push(path, rows("first"))
+    assert not run_alone(made.settings).failures
+    batches = [[f"{batch}-{n}" for n in range(50)] for batch in range(20)]
+    acknowledged, ends = [], []
+    for last in (4, 11, None):
+        served = Served(made.folder / "mog.yaml", tmp_path, "--push", key=key)
+        killing = threading.Timer(0.02, os.kill, (served.process.pid, signal.SIGKILL))
+        try:
+            # What was not acknowledged is pushed again.
+            for batch in batches[len(acknowledged) :]:
+                if len(acknowledged) == last:
+                    killing.start()
+                    last = None
+                answer = served.call("/v1/documents/notes", {"put": rows(*batch)})
+                assert answer[0] == 200 and answer[2]["put"] == 50
+                acknowledged.append(batch)
+                time.sleep(0.005 * killing.is_alive())
+        except (OSError, http.client.HTTPException):
+            pass
+        finally:
+            killing.cancel()
+            ends.append(served.end())
+        ids = {row["id"] for row in stored(path)}
+        assert {id for batch in acknowledged for id in batch} <= ids
+        assert all(ids.isdisjoint(batch) or ids.issuperset(batch) for batch in batches), "a batch is whole or absent"
+    assert ends[:2] == [-signal.SIGKILL] * 2 and len(ends) == 3
+    assert len(acknowledged) == 20 and len(stored(path)) == 1001
+    assert not run_alone(made.settings, select=STAGES).failures
+    artefact = Tools(made.settings).store.read("documents", "notes")
+    assert artefact.manifest.counts["documents"] == 1001
 
 
 def test_documents_are_pushed_by_command_and_by_http_and_searched_after_the_next_run(tmp_path):
