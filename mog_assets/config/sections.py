@@ -95,6 +95,11 @@ def _address(text: str) -> str:
     return text
 
 
+# Limits of readers with models.
+_ROOM = {
+    "ocr": {"max_seconds": 600, "max_memory_mb": 4096},
+    "docling": {"max_seconds": 600, "max_memory_mb": 16_384},
+}
 _PLACES = ("path", "source", "pushed")
 
 
@@ -111,8 +116,8 @@ class CorpusSettings(SettingsModel):
 
     A document (a file, a line of a `.jsonl` file, or a row of a table) over `max_document_mb` megabytes is skipped.
     So is a file of another kind than text (PDF, Word, …) that needs more than `max_seconds` or `max_memory_mb` to be
-    parsed, or that unpacks to more than `max_unpacked_mb`. The reader `docling`, whose models need more, has other
-    defaults.
+    parsed, or that unpacks to more than `max_unpacked_mb`. The readers `ocr` and `docling`, whose models need more,
+    have other defaults.
 
     All documents are analysed in the `language` (an ISO 639-1 code), with `auto` each in its own, as it is detected.
 
@@ -126,10 +131,9 @@ class CorpusSettings(SettingsModel):
     source: Annotated[str, AfterValidator(_address)] | None = None
     pushed: Place | None = None
     max_document_mb: float = Field(20, gt=0, le=1e6)
-    reader: Literal["plain", "docling"] = "plain"
-    # 600 if the reader is docling.
+    reader: Literal["plain", "ocr", "docling"] = "plain"
+    # Other readers have other defaults.
     max_seconds: float = Field(60, gt=0, le=1e6)
-    # 16384 if the reader is docling.
     max_memory_mb: float = Field(2048, ge=256, le=1e7)
     max_unpacked_mb: float = Field(200, gt=0, le=1e6)
     language: str = Field("auto", pattern=r"^(auto|[a-z]{2,3})$")
@@ -138,9 +142,8 @@ class CorpusSettings(SettingsModel):
     @model_validator(mode="before")
     @classmethod
     def _roomy(cls, value: Any) -> Any:
-        if isinstance(value, dict) and value.get("reader") == "docling":
-            return {"max_seconds": 600, "max_memory_mb": 16_384, **value}
-        return value
+        reader = value.get("reader") if isinstance(value, dict) else None
+        return {**_ROOM.get(reader, {}), **value} if isinstance(reader, str) else value
 
     @model_validator(mode="before")
     @classmethod

@@ -56,9 +56,11 @@ def format_of(name: str) -> Format:
 def _pdf(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
     if limits["reader"] == "docling":
         return _with_layout(name, content, limits)
+    from mog_assets.corpus.ocr import recognised
     from mog_assets.corpus.pdf import read_pdf
 
-    return read_pdf(content, PurePosixPath(name).stem, limits["text_bytes"])
+    recognise = recognised if limits["reader"] == "ocr" else None
+    return read_pdf(content, PurePosixPath(name).stem, limits["text_bytes"], recognise)
 
 
 def _office(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:

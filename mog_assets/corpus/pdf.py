@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from pypdfium2 import raw
 
 from mog_assets.corpus.archives import ENCRYPTED
 from mog_assets.corpus.marks import Mark, MarkedText, Parsed, clean, first_line, heading
+from mog_assets.corpus.ocr import Recognised
 
 _MOST_BOOKMARKS = 10_000
 # What PDFium gives for a hyphen at the end of a line.
@@ -32,6 +34,8 @@ _ITEM_GAP = 4
 _HEAD_LINES, _HEAD_PITCH = 4, 1.6
 # Baselines that are as near, in heights, are those of one line: the other is that of a superscript.
 _LEVEL = 0.6
+# Recognised lines are of one height if the lower has so much of the other's.
+_SAME_HEIGHT = 0.7
 _CELL = " | "
 # Widths of a column, in points, within which lines are compared.
 _COLUMN = 36
@@ -57,13 +61,16 @@ class _Line(NamedTuple):
     row: bool = False
 
 
-def read_pdf(content: bytes, fallback: str, limit: int) -> Parsed:
+def read_pdf(
+    content: bytes, fallback: str, limit: int, recognise: Callable[[pdfium.PdfPage], Sequence[Recognised]] | None = None
+) -> Parsed:
     """Read a PDF file.
 
     Args:
         content: Its bytes.
         fallback: Title of a document without title and first line.
         limit: Maximum characters of the text.
+        recognise: Gives the texts on a page that has none but in an image.
 
     Raises:
         ValueError: it is encrypted, damaged, or has no text; the message is the reason.
@@ -74,12 +81,15 @@ def read_pdf(content: bytes, fallback: str, limit: int) -> Parsed:
         if error.err_code in (raw.FPDF_ERR_PASSWORD, raw.FPDF_ERR_SECURITY):
             raise ValueError(ENCRYPTED) from error
         raise ValueError(f"damaged: expected a readable .pdf file, got: {error}") from error
-    draft, without, unreadable = MarkedText(limit), 0, 0
+    draft, without, unreadable, images = MarkedText(limit), 0, 0, 0
     title = pdf.get_metadata_dict().get("Title", "").strip()
     outline = _outline(pdf)
     for number in range(len(pdf)):
         try:
             lines = _page_lines(pdf, number)
+            if not lines and recognise is not None:
+                lines = _lines_of(recognise(pdf[number]))
+                images += bool(lines)
         except pdfium.PdfiumError:
             lines, unreadable = [], unreadable + 1
         if lines and not title:
@@ -95,8 +105,10 @@ def read_pdf(content: bytes, fallback: str, limit: int) -> Parsed:
     if unreadable and unreadable == len(pdf):
         raise ValueError("damaged: expected a readable .pdf file, got one without a readable page")
     if without == len(pdf):
-        raise ValueError(f"scanned: {without} {'page' if without == 1 else 'pages'} without text; run OCR on it first")
-    notes = {"pages without text": without} if without else {}
+        remedy = "; set `reader: ocr`" if recognise is None else ", also for OCR"
+        raise ValueError(f"scanned: {without} {'page' if without == 1 else 'pages'} without text{remedy}")
+    counts = {"pages without text": without, "pages recognised": images}
+    notes = {name: count for name, count in counts.items() if count}
     return draft.parsed(title, fallback, notes)
 
 
@@ -134,6 +146,19 @@ def _page_lines(pdf: pdfium.PdfDocument, number: int) -> list[_Line]:
             shown.close()
     finally:
         page.close()
+
+
+def _lines_of(texts: Sequence[Recognised]) -> list[_Line]:
+    """Recognised texts as lines of a page."""
+    lines = []
+    usual = median(text.height for text in texts) if texts else 0.0
+    for text, left, right, base, height in texts:
+        if _SAME_HEIGHT * height < usual < height / _SAME_HEIGHT:
+            # The box of a line is as high as its letters: one of the usual height has its middle where that has.
+            base, height = base + (height - usual) / 2, usual
+        hyphen = len(text) > 1 and text.endswith("-") and text[-2].isalpha()
+        lines.append(_Line(clean(text.removesuffix("-") if hyphen else text), hyphen, _Box(left, right, base, height)))
+    return _with_heads(_with_superscripts(lines))
 
 
 def _lines(page: pdfium.PdfTextPage) -> list[_Line]:

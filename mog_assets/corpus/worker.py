@@ -24,6 +24,8 @@ from mog_assets.resources.errors import MogError
 
 _CODE = "import sys; sys.path[:] = sys.argv[2:]; from mog_assets.corpus.child import main; main(sys.argv[1])"
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL|_URL$")
+# What readers need; each is an extra of its name.
+_PACKAGES = {"docling": ("docling",), "ocr": ("rapidocr", "onnxruntime")}
 # Bytes of an answer apart from the text: title, metadata and marks.
 _LONGEST_HEADER = 100_000_000
 # Seconds that a process may take to start.
@@ -211,6 +213,5 @@ def check_reader(reader: str) -> str:
     """What is missing for a reader; empty if nothing is."""
     from importlib.util import find_spec
 
-    if reader == "docling" and find_spec("docling") is None:
-        return "reader: docling needs the package docling: pip install 'mog-assets[docling]'"
-    return ""
+    absent = [package for package in _PACKAGES.get(reader, ()) if find_spec(package) is None]
+    return f"reader: {reader} needs the package {absent[0]}: pip install 'mog-assets[{reader}]'" if absent else ""

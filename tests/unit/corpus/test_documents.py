@@ -18,7 +18,7 @@ import pptx
 import pytest
 from docx.oxml import parse_xml
 from pdf_file import pdf
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 from mog_assets import config
 from mog_assets.corpus import layout, worker
@@ -653,7 +653,7 @@ def hostile():
     whole, book = paged_pdf(), epub_file()
     return {
         "encrypted.pdf": (encrypted_pdf(), "encrypted: expected a file that opens without a password"),
-        "scanned.pdf": (scanned_pdf(), "scanned: 3 pages without text; run OCR on it first"),
+        "scanned.pdf": (scanned_pdf(), "scanned: 3 pages without text; set `reader: ocr`"),
         "truncated.pdf": (whole[:300], "damaged: expected a readable .pdf file"),
         "noise.pdf": (b"%PDF-1.7\n" + hashlib.sha256(b"x").digest() * 100, "damaged"),
         "empty.pdf": (b"", "damaged"),
@@ -992,3 +992,62 @@ def test_limits_of_a_corpus(tmp_path):
     assert settings(reader="docling", max_seconds=5) == (5, 16_384, 200)
     with pytest.raises(ConfigError, match="max_seconds"):
         settings(max_seconds=0)
+
+
+# Scanned pages
+
+
+def scan(*lines, size=(1240, 1754)):
+    """The image of a page at 150 dots an inch: lines of x, y and words."""
+    image = Image.new("RGB", size, "white")
+    for x, y, words in lines:
+        ImageDraw.Draw(image).text((x, y), words, font=ImageFont.load_default(26), fill="black")
+    return image
+
+
+def test_scanned_pages_are_recognised_with_their_tables_if_the_reader_is_to(folder):
+    pytest.importorskip("rapidocr", reason="the extra `ocr` is not installed")
+    words = scan(
+        (120, 120, "The grey heron stands still in shallow water and waits for a fish that"),
+        (120, 155, "comes near, and it never hurries."),
+        (120, 300, "Eggs of hens"),
+        (600, 300, "1,204"),
+        (900, 300, "(98)"),
+        (120, 340, "Eggs of ducks"),
+        (600, 340, "17"),
+        (900, 340, "9"),
+    )
+    made = io.BytesIO()
+    words.save(made, "PDF", resolution=150, save_all=True, append_images=[scan()])
+    fill(folder, scanned_pdf=made.getvalue(), text_pdf=pdf([HERON]), blank_pdf=scanned_pdf())
+    reading = reading_of(folder, limits=Limits(reader="ocr", memory_bytes=4_096_000_000, seconds=300))
+    found = reading.documents["scanned.pdf"]
+    assert found.text == (
+        "The grey heron stands still in shallow water and waits for a fish that comes near, and it never hurries.\n\n"
+        "Eggs of hens | 1,204 | (98)\nEggs of ducks | 17 | 9"
+    )
+    assert marks_of(found, "page") == [("page", 0, "1"), ("page", 0, "2")]
+    notes = json.loads(found.metadata)["mog"]
+    assert (notes["pages recognised"], notes["pages without text"]) == (1, 1)
+    # A page with text is read as it is; one without anything stays one.
+    assert "pages recognised" not in json.loads(reading.documents["text.pdf"].metadata)["mog"]
+    assert reading.reasons == {"blank.pdf": "scanned: 3 pages without text, also for OCR"}
+
+
+def test_a_page_of_any_size_is_recognised_within_the_limits(folder):
+    pytest.importorskip("rapidocr", reason="the extra `ocr` is not installed")
+    made = io.BytesIO()
+    # A poster of five metres: each word is larger, and the image no larger.
+    scan((120, 120, "Herons of the pond and of the moor")).save(made, "PDF", resolution=9)
+    fill(folder, poster_pdf=made.getvalue())
+    reading = reading_of(folder, limits=Limits(reader="ocr", memory_bytes=4_096_000_000, seconds=300))
+    assert reading.documents["poster.pdf"].text == "Herons of the pond and of the moor"
+
+
+def test_a_reader_that_is_not_installed_is_told_with_what_adds_it(folder, monkeypatch):
+    monkeypatch.setattr(worker, "_PACKAGES", {"ocr": ("no_such_package",)})
+    fill(folder, a_pdf=pdf([HERON]))
+    with pytest.raises(
+        MogError, match=r"reader: ocr needs the package no_such_package: pip install 'mog-assets\[ocr\]'"
+    ):
+        reading_of(folder, limits=Limits(reader="ocr"))
