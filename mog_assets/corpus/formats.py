@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from mog_assets import registry
-from mog_assets.corpus import markup
+from mog_assets.corpus import code, markup
 from mog_assets.corpus.marks import Parsed
 from mog_assets.registry import Registry
 
@@ -87,6 +87,11 @@ def _sheets(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
     return read_sheets(content, PurePosixPath(name).stem, limits["text_bytes"])
 
 
+def _code(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
+    file = PurePosixPath(name)
+    return code.read_code(content, file.name, file.suffix.lower())
+
+
 def _by(module: str, function: str) -> Callable[..., Parsed]:
     """Reads with a function of a module of this package, which is imported with the first file."""
 
@@ -126,3 +131,5 @@ FORMATS.register(".xlsx", Format(_sheets))
 FORMATS.register(".epub", Format(_epub))
 FORMATS.register(".ipynb", Format(_by("notebooks", "read_notebook")))
 FORMATS.register(".eml", Format(_by("mail", "read_message")))
+for _suffix in code.suffixes():
+    FORMATS.register(_suffix, Format(_code))

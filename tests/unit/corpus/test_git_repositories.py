@@ -119,7 +119,7 @@ def served(tmp_path, monkeypatch):
     monkeypatch.setattr(git_repositories, "_LOOK_SECONDS", -1.0)
     opened = Served(tmp_path / "repository")
     opened.commit(
-        {"docs/hens.md": "# Hens\n\nFive eggs.\n", "docs/more/ducks.txt": "Nine eggs.\n", "code.c": "int x;\n"}
+        {"docs/hens.md": "# Hens\n\nFive eggs.\n", "docs/more/ducks.txt": "Nine eggs.\n", "code.xyz": "int x;\n"}
     )
     yield opened
     opened.server.shutdown()
@@ -155,7 +155,7 @@ def test_a_branch_is_followed_file_by_file_and_what_did_not_change_is_not_sent_a
     settings = project(tmp_path / "a", source)
     texts, skipped, _ = built(settings)
     assert texts == {"hens.md": "# Hens\n\nFive eggs.\n", "more/ducks.txt": "Nine eggs.\n"} and not skipped
-    assert served.blob("docs/hens.md") in served.wants and served.blob("code.c") not in served.wants
+    assert served.blob("docs/hens.md") in served.wants and served.blob("code.xyz") not in served.wants
     del served.requests[:], served.wants[:]
     built(settings)
     assert not served.wants and all("upload-pack" in path or "info/refs" in path for _, path in served.requests)
