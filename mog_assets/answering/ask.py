@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mog_assets.answering import extractive, neural
+from mog_assets.answering import conversation, extractive, neural
 from mog_assets.answering.answerers import ONE_STEP_K, WAYS, Each, Means, Retrieve, RetrievedPassages, serial
 from mog_assets.answering.extractive import Extractive
 from mog_assets.answering.neural import Neural
@@ -124,7 +124,12 @@ def all_answered(tools: Tools, what: str) -> Iterator[None]:
 
 
 def answer(
-    tools: Tools, retrieval: Retrieval, how: Combination, requests: Sequence[AnswerRequest], tell: Told | None = None
+    tools: Tools,
+    retrieval: Retrieval,
+    how: Combination,
+    requests: Sequence[AnswerRequest],
+    tell: Told | None = None,
+    queries: Mapping[str, str] | None = None,
 ) -> list[AnswerRow]:
     """Answer questions.
 
@@ -134,16 +139,48 @@ def answer(
         how: The answering method with its retrieval.
         requests: The questions.
         tell: Called with every step while it works; see `watching.watched`.
+        queries: By question, what passages are retrieved by in its place.
     """
     options: dict[str, Any] = {}
     retrieve: Retrieve = _nothing
     if how.retrieval is not None:
-        retrieve = retrieve_by(how.retrieval, retrieval)
+        retrieve = _replaced(retrieve_by(how.retrieval, retrieval), queries or {})
         options["topics"] = how.retrieval.topics
     means = Means(reader(tools), retrieve, side_by_side(tools))
     if how.retrieval is not None:
         means = replace(means, rerank=another(retrieval.resolved(how.retrieval).retriever, tools.encoder.encode))
     return WAYS[how.way].answer(requests, means if tell is None else watched(means, tell), **options)
+
+
+def _replaced(retrieve: Retrieve, others: Mapping[str, str]) -> Retrieve:
+    def by_others(
+        queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()
+    ) -> Sequence[RetrievedPassages]:
+        return retrieve([others.get(query, query) for query in queries], k, topics, read)
+
+    return by_others
+
+
+def standalone(tools: Tools, question: str, earlier: Sequence[tuple[str, str]]) -> str:
+    """A question of a conversation as one that stands alone: by the language model, or without one by its words.
+
+    Args:
+        tools: The resources.
+        question: The question.
+        earlier: The questions before it and their answers, in order.
+
+    Raises:
+        MogError: the model gave none.
+    """
+    if not earlier:
+        return question
+    role = reader(tools)
+    if not isinstance(role, Prompted):
+        return conversation.standalone(question, [before for before, _ in earlier])
+    reply = role.standalone(AnswerRequest("question", question), earlier)
+    if reply.value is None:
+        raise MogError(f"the follow-up could not be made a question that stands alone: {reply.failure}")
+    return reply.value
 
 
 def control(

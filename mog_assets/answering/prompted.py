@@ -201,6 +201,15 @@ class Prompted:
         }
         return self._call("rewrite", request, pieces, parsing.query, form=_QUERY)
 
+    def standalone(self, request: AnswerRequest, earlier: Sequence[tuple[str, str]]) -> Reply[str]:
+        """The question of a request as one that stands alone, after earlier questions, each with its answer."""
+        turns = [
+            piece
+            for n, (question, answer) in enumerate(earlier, 1)
+            for piece in ((f"question {n}", question), (f"answer {n}", answer))
+        ]
+        return self._call("standalone", request, {"earlier": turns}, parsing.query, form=_QUERY)
+
     def judge(self, request: AnswerRequest, answer: str, reference: str) -> Reply[Judgement]:
         """See `Roles.judge`."""
         spelled = request.spelled(reference)

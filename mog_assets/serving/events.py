@@ -17,10 +17,18 @@ _QUIET_SECONDS = 10.0
 
 
 class Stream:
-    """Events of one answer. `start` puts the work into the queue, so that a full queue is told before the stream."""
+    """Events of one answer. `start` puts the work into the queue, so that a full queue is told before the stream.
 
-    def __init__(self, work: Slots, ask: Callable[[Happened], Any]) -> None:
-        self._work, self._ask = work, ask
+    Args:
+        work: The queue.
+        ask: The work; called with what is to be called when something happened.
+        written: An event as bytes, from its name and data; the last one is `done` or `error`.
+    """
+
+    def __init__(
+        self, work: Slots, ask: Callable[[Happened], Any], written: Callable[[str, Any], bytes] | None = None
+    ) -> None:
+        self._work, self._ask, self._written = work, ask, written or event
         self._gone = Event()
         self._events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
@@ -48,7 +56,8 @@ class Stream:
                 except TimeoutError:
                     yield b": still working\n\n"
                     continue
-                yield event(name, data)
+                if text := self._written(name, data):
+                    yield text
                 if name in ("done", "error"):
                     return
         finally:

@@ -20,6 +20,7 @@ from starlette.middleware.cors import CORSMiddleware
 from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.phrases import phrases
 from mog_assets.serving import files, openapi_page
+from mog_assets.serving.chat import add_chat
 from mog_assets.serving.compatible import add_dify, add_openai
 from mog_assets.serving.events import Stream
 from mog_assets.serving.guards import Body, Guard, Head
@@ -102,6 +103,7 @@ def app(project: Any, options: ServerOptions | None = None) -> FastAPI:
     _add_operation(made, serving)
     add_dify(made, serving)
     add_openai(made, serving)
+    add_chat(made, serving)
     files.add_page(made)
     if agents is not None:
         made.router.routes.append(agents.route)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Annotated, Any, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mog_assets.resources.errors import NotAllowed, NotFound
 from mog_assets.serving.limits import ServerOptions, Slots
+from mog_assets.serving.links import page_of
 from mog_assets.serving.problems import problem_of
 from mog_assets.serving.results import Document, Likeliest, Passage
 
@@ -328,9 +329,7 @@ def _urls(ctx: Context, options: ServerOptions) -> Callable[[str], str]:
         path, mark, places = id.rpartition("#") if _SPANS.fullmatch(id.rpartition("#")[2]) else (id, "", "")
         corpus, _, doc = path.partition("/")
         end = f"{mark}{places}"
-        if not base:
-            return f"mog://{quote(corpus)}/{quote(doc)}{end}"
-        return f"{base}/document?{urlencode({'corpus': corpus, 'id': doc})}{end}"
+        return page_of(base, corpus, doc, end) if base else f"mog://{quote(corpus)}/{quote(doc)}{end}"
 
     return url
 

@@ -14,7 +14,13 @@ from starlette.responses import JSONResponse
 from mog_assets.resources import errors
 
 PROBLEM_TYPE = "application/problem+json"
-DIFY_PATH, OPENAI_PATH = "/retrieval", "/v1/vector_stores/"
+DIFY_PATH, OPENAI_PATH, CHAT_PATH, MODELS_PATH = (
+    "/retrieval",
+    "/v1/vector_stores/",
+    "/v1/chat/completions",
+    "/v1/models",
+)
+_OPENAI_PATHS = (OPENAI_PATH, CHAT_PATH, MODELS_PATH)
 # Dify's own codes; for the others it takes any number.
 _DIFY_CODES = {401: 1002, 404: 2001}
 _DIFY_NO_KEY = 1001
@@ -57,7 +63,7 @@ class Problem(Exception):
         if path == DIFY_PATH:
             code = _DIFY_NO_KEY if self.reason == "no key" else _DIFY_CODES.get(self.status, self.status)
             body |= {"error_code": code, "error_msg": self.detail}
-        if path.startswith(OPENAI_PATH):
+        if path.startswith(_OPENAI_PATHS):
             kind = "invalid_request_error" if self.status < 500 else "server_error"
             body["error"] = {"message": self.detail, "type": kind, "param": None, "code": title.lower()}
         return body

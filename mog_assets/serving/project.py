@@ -14,7 +14,7 @@ import numpy as np
 
 from mog_assets import config as configuration
 from mog_assets.answering import roles
-from mog_assets.answering.ask import answer
+from mog_assets.answering.ask import answer, standalone
 from mog_assets.answering.notation import Combination, check_combination, combination, combinations
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.chunking.sentences import sentence_ends
@@ -312,6 +312,7 @@ class Project:
         options: Mapping[str, str] | None = None,
         corpora: Sequence[str] | None = None,
         where: Where | None = None,
+        earlier: Sequence[tuple[str, str]] = (),
         on_event: OnEvent | None = None,
     ) -> Answer:
         """Answer a question.
@@ -324,6 +325,7 @@ class Project:
             options: Text by letter; none for an open question.
             corpora: See `retrieve`.
             where: See `retrieve`.
+            earlier: The questions before it in a conversation and their answers, in order: see `standalone`.
             on_event: Called with each step when it is done, as JSON values: see `answering.watching.watched`.
 
         Raises:
@@ -333,10 +335,12 @@ class Project:
             MogError: no reader can be reached.
         """
         _check([question])
-        how = self._way(method)
-        request = roles.AnswerRequest.of(Question("question", question, "open", "test", options=dict(options or {})))
+        how, alone = self._way(method), self.standalone(question, earlier)
+        # Rules only put words before a question, which tell a reader nothing: it reads the question as it was asked.
+        said = alone if self.settings.answering.reader == "openai" else question
+        request = roles.AnswerRequest.of(Question("question", said, "open", "test", options=dict(options or {})))
         with self._seeing() as (now, sight):
-            retrieval = self._searching(now, sight, corpora, where, question)
+            retrieval = self._searching(now, sight, corpora, where, alone)
 
             def told(step: str, what: dict[str, Any]) -> None:
                 if step == "passages":
@@ -346,21 +350,21 @@ class Project:
                     what = {**what, "text": None, "failure": UNCERTAIN}
                 on_event and on_event(step, what)
 
-            (row,) = answer(self._tools, retrieval, how, [request], told if on_event else None)
+            (row,) = answer(self._tools, retrieval, how, [request], told if on_event else None, {said: alone})
             auto = weights = None
             if how.retrieval is not None:
                 auto = retrieval.chosen[0].name if how.retrieval.kind == AUTO else None
                 # The router gave no weights if the classifier chose to answer without retrieval.
                 if row.passages:
-                    (weights,) = how.retrieval.of.weights(retrieval.again([question]), how.retrieval, False)
+                    (weights,) = how.retrieval.of.weights(retrieval.again([alone]), how.retrieval, False)
             given = [roles.Passage(**{**p, "spans": tuple(tuple(span) for span in p["spans"])}) for p in row.passages]
             passages = reading.with_documents(retrieval, given, sight)
             likeliest = reading.likeliest(retrieval, passages, row.span)
         certain = row.span is None or row.span["certain"]
-        self._noting.asked([question], how.name, now.version)
+        self._noting.asked([alone], how.name, now.version)
         parameters = self._tools.llm.parameters.told() if self.settings.answering.reader == "openai" else None
         return Answer(
-            question,
+            alone,
             row.answer if certain else None,
             row.failure if certain else UNCERTAIN,
             how.name,
@@ -374,6 +378,22 @@ class Project:
             parameters,
             _details(row, sight),
         )
+
+    def standalone(self, question: str, earlier: Sequence[tuple[str, str]]) -> str:
+        """A question of a conversation as one that stands alone, to retrieve and ask with.
+
+        A language model writes it, if the settings have one to answer questions; else words that refer back decide,
+        see `answering.conversation`.
+
+        Args:
+            question: The question.
+            earlier: The questions before it and their answers, in order.
+
+        Raises:
+            MogError: the model gave none.
+        """
+        _check([question, *(before for before, _ in earlier)])
+        return standalone(self._tools, question, earlier)
 
     def _way(self, method: str | None) -> Combination:
         if method:

@@ -140,7 +140,7 @@ class Answer:
     """An answer with what it is based on.
 
     Attributes:
-        question: The question.
+        question: The question; a follow-up as one that stands alone.
         answer: The answer, or the letter of an option; None if there is none, or none that is probably right.
         failure: Why there is no answer; empty if there is one.
         method: Canonical name of the way of answering.

@@ -196,7 +196,7 @@ def everything(project, name, questions, forbidden):
             assert "expected a name that documents have" in said or set(where) <= {"readers", "id"}
             outputs.append(said.replace(f"key{word}", ""))
     client = by_http(project, name)
-    outputs.append(client.get("/v1/corpora").json())
+    outputs += [client.get("/v1/corpora").json(), client.get("/v1/models").json()]
     for question in questions[:2]:
         outputs.append(client.post("/v1/retrieve", json={"question": question, "k": 30, "explain": True}).json())
         outputs.append(client.post("/v1/retrieve", json={"question": question, "k": 3, "sentences": True}).json())
@@ -205,6 +205,9 @@ def everything(project, name, questions, forbidden):
         dify = {"knowledge_id": "all", "query": question, "retrieval_setting": {"top_k": 30, "score_threshold": 0}}
         outputs.append(client.post("/retrieval", json=dify).json())
         outputs.append(client.post("/v1/vector_stores/all/search", json={"query": question}).json())
+        turns = [{"role": "user", "content": text} for text in (*questions[:2], question)]
+        outputs.append(client.post("/v1/chat/completions", json={"messages": turns}).json())
+        outputs.append(client.post("/v1/chat/completions", json={"messages": turns, "stream": True}).text)
     for corpus, id in list(forbidden)[:3]:
         used = {"question": "q", "passage": {"corpus": corpus, "doc": id, "start": 0, "end": 9}}
         assert client.get(f"/v1/documents/{corpus}/{id}").status_code == 404

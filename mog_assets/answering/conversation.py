@@ -1,0 +1,72 @@
+"""Make a follow-up of a conversation a question that stands alone, without a model: by the words that refer back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mog_assets.text.languages import DEFAULT, detected
+
+# Words that stand for what was named before, and those that begin a question which goes on from another one; not those
+# that mostly stand for nothing, such as `there`. Languages without blanks have theirs as parts of a text.
+_REFERRING = {
+    code: set(words.split())
+    for code, words in {
+        "de": "er sie ihn ihm ihr ihre ihrer ihrem ihren seine seiner seinem seinen deren dessen dieser dieses diese "
+        "diesem diesen dort davon dazu damit dafür dabei darin daran darauf daraus denen",
+        "en": "it its itself they them their theirs this these those he him his she her hers one ones",
+        "es": "él ella ellos ellas su sus suyo suya eso esos esas aquel aquella allí ahí",
+        "fr": "elle ils elles lui leur leurs son sa ses cet cette ces cela ça celui celle ceux celles",
+        "it": "esso essa essi esse lui lei loro suo sua suoi sue questo questa questi queste quello quella quelli "
+        "quelle",
+        "pt": "ele ela eles elas seu sua seus suas isto isso aquele aquela lá",
+    }.items()
+}
+_WITHOUT_BLANKS = {
+    "ja": ("それ", "これ", "その", "この", "そこ", "ここ", "あれ", "彼"),
+    "zh": ("它", "他", "她", "这", "那", "其", "該", "该", "此"),
+}
+_GOING_ON = {
+    "de": {"und", "oder", "aber"},
+    "en": {"and", "or", "but", "what about", "how about"},
+    "es": {"y", "o", "pero"},
+    "fr": {"et", "ou", "mais"},
+    "it": {"e", "o", "ma"},
+    "pt": {"e", "ou", "mas"},
+}
+_WORD = re.compile(r"[^\W\d_]+")
+# A word further on mostly stands for what the question itself names. Of 30 follow-ups 27 have one so early, and of
+# 3,000 questions of SQuAD, which all stand alone, 8 %; without a limit it is 28 and 12 %.
+_FIRST_WORDS, _FIRST_CHARACTERS = 8, 8
+
+
+def refers_back(question: str, language: str) -> bool:
+    """Whether a question names something only by what was said before it.
+
+    Args:
+        question: The question.
+        language: Its code; of a language without rules no question does.
+    """
+    if parts := _WITHOUT_BLANKS.get(language):
+        return any(part in question[:_FIRST_CHARACTERS] for part in parts)
+    words = _WORD.findall(question.lower())[:_FIRST_WORDS]
+    begins = {" ".join(words[:1]), " ".join(words[:2])}
+    return not (begins.isdisjoint(_GOING_ON.get(language, ())) and _REFERRING.get(language, set()).isdisjoint(words))
+
+
+def standalone(question: str, earlier: Sequence[str]) -> str:
+    """A question that stands alone: one that refers back comes after the last question that does not.
+
+    On 30 follow-ups over the samples the ranking of the samples finds .90 of the evidence in 2,000 characters this way and
+    .66 without; six questions on other topics stay as they are (`benchmarks/conversations.py`).
+
+    Args:
+        question: The question.
+        earlier: The questions before it, in order.
+    """
+    language = detected("\n".join([*earlier, question])) or DEFAULT
+    if not earlier or not refers_back(question, language):
+        return question
+    # Nothing came before the first one.
+    subject = next((before for before in reversed(earlier) if not refers_back(before, language)), *earlier[:1])
+    return f"{subject} {question}"

@@ -1,0 +1,235 @@
+"""Conversations in the shape of OpenAI's chat completions, for chat programs that exist (Open WebUI and others).
+
+The last message is answered from the documents, with what it is based on. A follow-up is made a question that stands
+alone first. Reference: platform.openai.com, "Create chat completion".
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from mog_assets.resources.errors import NotFound
+from mog_assets.serving.events import Stream
+from mog_assets.serving.limits import NAME_CHARS, Happened, ServerOptions
+from mog_assets.serving.links import page_of
+from mog_assets.serving.problems import CHAT_PATH, MODELS_PATH, Problem
+from mog_assets.serving.state import Serving
+
+# What a chat program calls a model: this one searches all corpora, `mog/CORPUS` one of them.
+MODEL = "mog"
+_MOST_MESSAGES = 1000
+# Earlier questions that a follow-up may refer to.
+_TURNS = 6
+
+
+class Part(BaseModel):
+    """A part of a message."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: str
+    text: str = ""
+
+
+class Message(BaseModel):
+    """A message of a conversation."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[Part] | None = None
+
+    @property
+    def text(self) -> str:
+        """Its text, without images and the like."""
+        if isinstance(self.content, list):
+            return "\n".join(part.text for part in self.content if part.type == "text").strip()
+        return (self.content or "").strip()
+
+
+class ChatBody(BaseModel):
+    """The body that chat programs send. What would set how a model writes (`temperature` and others) has no effect."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: str = Field(MODEL, max_length=NAME_CHARS + len(MODEL) + 1, description="`mog`, or `mog/CORPUS`.")
+    messages: list[Message] = Field(min_length=1, max_length=_MOST_MESSAGES, description="The last one is answered.")
+    stream: bool | None = Field(None, description="Answer with server-sent events.")
+    n: int | None = Field(None, description="Must be 1: there is one answer.")
+    tools: list[Any] | None = Field(None, description="Must be empty: no tools are called.")
+    where: dict[str, Any] | None = Field(None, description="As in `POST /v1/ask`; no part of OpenAI's shape.")
+
+
+def add_chat(made: FastAPI, serving: Serving) -> None:
+    """Add the routes."""
+    options = serving.options
+
+    @made.get(MODELS_PATH, tags=["other shapes"], summary="What a chat program can choose: all corpora, or one")
+    async def models(request: Request) -> JSONResponse:
+        names = await serving.documents.run(lambda: serving.project_for(request).names)
+        ids = [MODEL, *(f"{MODEL}/{name}" for name in names)]
+        data = [{"id": id, "object": "model", "created": 0, "owned_by": "mog-assets"} for id in ids]
+        return JSONResponse({"object": "list", "data": data})
+
+    @made.post(CHAT_PATH, tags=["other shapes"], summary="A conversation: the last message is answered")
+    async def completions(request: Request, body: ChatBody) -> Response:
+        project, (question, earlier) = serving.project_for(request), _conversation(body, options)
+        request.state.question = question
+        corpora = _corpora(project, body.model)
+        base = options.public_url.rstrip("/") or str(request.base_url).rstrip("/")
+        shape = _Shape(body.model, base)
+
+        def answered(happened: Happened) -> Any:
+            return project.ask(question, corpora=corpora, where=body.where, earlier=earlier, on_event=happened)
+
+        if body.stream:
+            stream = Stream(serving.answers, answered, shape.event).start()
+            return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        answer = await serving.answers.run_watched(lambda happened: answered(happened).to_json())
+        return JSONResponse(shape.completion(answer))
+
+
+def _conversation(body: ChatBody, options: ServerOptions) -> tuple[str, list[tuple[str, str]]]:
+    """The question, and the last questions before it with their answers.
+
+    Raises:
+        Problem: there is no question, or more is wanted than there is.
+    """
+    if body.n not in (None, 1):
+        raise Problem(400, f"n: expected 1, got {body.n}: there is one answer")
+    if body.tools:
+        raise Problem(400, "tools: expected none: the answer comes from the documents, and no tools are called")
+    last = body.messages[-1]
+    if last.role != "user" or not last.text:
+        raise Problem(400, "messages: expected a text of the role `user` as the last one: it is what is answered")
+    options.check_question("messages", last.text)
+    earlier: list[tuple[str, str]] = []
+    for message in body.messages[:-1]:
+        # What is too long to be a question is a text that somebody pasted.
+        if message.role == "user" and message.text and len(message.text) <= options.question_chars:
+            earlier.append((message.text, ""))
+        elif message.role == "assistant" and earlier:
+            earlier[-1] = earlier[-1][0], message.text[: options.question_chars]
+    return last.text, earlier[-_TURNS:]
+
+
+def _corpora(project: Any, model: str) -> list[str] | None:
+    """The corpora that a model stands for; None for all.
+
+    Raises:
+        NotFound: there is no such model.
+    """
+    if model == MODEL:
+        return None
+    prefix, _, corpus = model.partition("/")
+    if prefix != MODEL or corpus not in project.names:
+        raise NotFound(f"model: expected {MODEL}, or {MODEL}/ and the name of a corpus, got {model[:100]!r}")
+    return [corpus]
+
+
+class _Shape:
+    """Answers in OpenAI's shape.
+
+    Args:
+        model: As it was asked for.
+        base: URL of this server.
+    """
+
+    def __init__(self, model: str, base: str) -> None:
+        self._base = base
+        self._common = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
+
+    def completion(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """An answer as a whole."""
+        sources = self._sources(answer)
+        message = {"role": "assistant", "content": "".join(_written(answer, sources)), "refusal": None}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+        rest = {"sources": sources, "question": answer["question"]}
+        return {**self._common, "object": "chat.completion", "choices": [choice], **rest}
+
+    def event(self, name: str, data: Any) -> bytes:
+        """An event of an answer as bytes; of what happens before there is an answer nothing is told."""
+        if name == "error":
+            kind = "invalid_request_error" if data["status"] < 500 else "server_error"
+            error = {"message": data["detail"], "type": kind, "param": None, "code": data["title"].lower()}
+            return _line({"error": error})
+        if name != "done":
+            return b""
+        sources = self._sources(data)
+        deltas = [{"role": "assistant", "content": ""}, *({"content": part} for part in _written(data, sources))]
+        lines = [_line(self._chunk(delta)) for delta in deltas]
+        lines.append(_line({**self._chunk({}, "stop"), "sources": sources, "question": data["question"]}))
+        return b"".join([*lines, b"data: [DONE]\n\n"])
+
+    def _chunk(self, delta: Mapping[str, Any], finish: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return {**self._common, "object": "chat.completion.chunk", "choices": [choice]}
+
+    def _sources(self, answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """What an answer is based on, numbered from 1: text, and places in characters of the document."""
+        sources = []
+        for number, passage in enumerate(answer["passages"], 1):
+            spans = [
+                [span["start"], span["end"]]
+                for span in passage["spans"]
+                if (span["corpus"], span["doc"]) == (passage["corpus"], passage["doc"])
+            ]
+            places = "#" + ",".join(f"{start}-{end}" for start, end in spans)
+            sources.append(
+                {
+                    "n": number,
+                    "corpus": passage["corpus"],
+                    "doc": passage["doc"],
+                    "title": passage["title"] or passage["doc"],
+                    "spans": spans,
+                    "text": passage["text"],
+                    "url": page_of(self._base, passage["corpus"], passage["doc"], places),
+                }
+            )
+        return sources
+
+
+def _written(answer: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The parts of a text: the answer, and the list of what it is based on."""
+    likeliest = answer["likeliest"]
+    cited = _cited(likeliest, sources)
+    mark = "".join(f" [{number}]" for number in cited)
+    if answer["answer"] is not None:
+        text = f"{answer['answer']}{mark}"
+    elif likeliest is not None:
+        text = f"No certain answer. The likeliest sentence:\n\n> {' '.join(likeliest['sentence'].split())}{mark}"
+    else:
+        text = f"No answer: {answer['failure'] or 'nothing was found'}"
+    # Where it is known which passage has the answer, it is that one alone.
+    listed = [source for source in sources if source["n"] in cited] or sources
+    links = "\n".join(f"{source['n']}. [{_plain(source['title'])}]({source['url']})" for source in listed)
+    return [text, f"\n\n{links}"] if links else [text]
+
+
+def _cited(likeliest: Mapping[str, Any] | None, sources: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The number of the passage in which an answer stands; nothing if none is known to have it."""
+    if likeliest is None:
+        return []
+    for source in sources:
+        same = (source["corpus"], source["doc"]) == (likeliest["corpus"], likeliest["doc"])
+        start, end = likeliest["answer_start"], likeliest["answer_end"]
+        if same and any(first <= start and end <= last for first, last in source["spans"]):
+            return [source["n"]]
+    return []
+
+
+def _plain(title: str) -> str:
+    """A title that ends no link."""
+    return " ".join(title.replace("[", "(").replace("]", ")").split())
+
+
+def _line(data: Mapping[str, Any]) -> bytes:
+    return f"data: {json.dumps(data, ensure_ascii=False)}\n\n".encode()

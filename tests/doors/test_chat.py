@@ -1,0 +1,152 @@
+"""The chat door, by OpenAI's own client: conversations over the sample project, with and without a language model."""
+
+import json
+
+import pytest
+import yaml
+from chat_server import ChatServer, says
+from served import Served
+
+openai = pytest.importorskip("openai")
+pytestmark = pytest.mark.full
+FIRST = "When should onions stop being watered?"
+FOLLOW_UP = "For how many years does their white rot stay in the ground?"
+
+
+@pytest.fixture(scope="module")
+def served(sample_project, tmp_path_factory):
+    started = Served(sample_project.neural, tmp_path_factory.mktemp("chat"), "--max-question", 500)
+    yield started
+    started.end()
+
+
+def client_of(served):
+    return openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0)
+
+
+def said(*texts):
+    """A conversation: questions and answers in turn."""
+    return [{"role": "user" if n % 2 == 0 else "assistant", "content": text} for n, text in enumerate(texts)]
+
+
+def streamed(client, messages, **more):
+    """The text and the last chunk of a stream."""
+    parts, last = [], None
+    for chunk in client.chat.completions.create(model="mog", messages=messages, stream=True, **more):
+        parts.append(chunk.choices[0].delta.content or "")
+        last = chunk
+    assert last.choices[0].finish_reason == "stop"
+    return "".join(parts), last
+
+
+def resolved(served, content, sources):
+    """Checks that every [n] of an answer is the exact text of its places; returns these texts."""
+    texts = []
+    for source in sources:
+        whole = served.call(f"/v1/documents/{source['corpus']}/{source['doc']}")[2]["text"]
+        assert "".join(whole[start:end] for start, end in source["spans"]) == source["text"]
+        assert source["url"].startswith(f"{served.url}/document?corpus={source['corpus']}&id=")
+        if f"[{source['n']}]" in content:
+            texts.append(source["text"])
+            assert source["url"] in content
+    assert [source["n"] for source in sources] == list(range(1, len(sources) + 1))
+    return texts
+
+
+def test_a_conversation_of_three_turns_is_answered_with_what_each_answer_rests_on(served):
+    turns = [FIRST, FOLLOW_UP, "What is a monsoon?"]
+    with client_of(served) as client:
+        texts = []
+        for question in turns:
+            content, last = streamed(client, said(*texts, question))
+            whole = client.chat.completions.create(model="mog", messages=said(*texts, question))
+            assert whole.choices[0].message.content == content and whole.sources == last.sources
+            cited = resolved(served, content, last.sources)
+            assert cited, content
+            texts += [question, content]
+            if question == FOLLOW_UP:
+                assert last.question == f"{FIRST} {FOLLOW_UP}"
+                assert content.startswith("fifteen years [") and "White rot" in cited[0]
+        # Another topic is asked about as it is.
+        assert last.question == turns[-1] and "monsoon" in cited[0].lower()
+
+
+def test_one_corpus_is_a_model_of_its_own(served):
+    with client_of(served) as client:
+        assert [model.id for model in client.models.list()] == ["mog", "mog/garden", "mog/workshop", "mog/sky"]
+        answer = client.chat.completions.create(model="mog/sky", messages=said(FIRST))
+        assert {source["corpus"] for source in answer.sources} == {"sky"}
+        parts = [{"type": "text", "text": FIRST}, {"type": "image_url", "image_url": {"url": "data:,"}}]
+        messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": parts}]
+        answer = client.chat.completions.create(model="mog", messages=messages, temperature=0.3, max_tokens=50)
+        assert answer.question == FIRST
+        where = client.chat.completions.create(
+            model="mog", messages=said(FIRST), extra_body={"where": {"title": "Leek"}}
+        )
+        assert {source["doc"] for source in where.sources} == {"leek"}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"model": "gpt-4"}, "model: expected mog, or mog/"),
+        ({"model": "mog/nowhere"}, "model: expected mog, or mog/"),
+        ({"n": 2}, "n: expected 1"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools: expected none"),
+        ({"messages": said("A?", "B.")}, "as the last one"),
+        ({"messages": said(" ")}, "as the last one"),
+        ({"messages": said("x" * 501)}, "messages: expected at most 500 characters"),
+        ({"extra_body": {"where": {"no_such_name": 1}}}, "no_such_name"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_the_shape_of_the_client(served, body, message):
+    with client_of(served) as client:
+        for stream in (False, True):
+            with pytest.raises(openai.APIError, match=message.replace("(", r"\(")):
+                answer = client.chat.completions.create(
+                    **{"model": "mog", "messages": said(FIRST), "stream": stream, **body}
+                )
+                list(answer)
+                raise AssertionError(answer)
+
+
+def test_long_conversations_are_answered_and_pasted_texts_are_no_questions(served):
+    pasted = "Leeks are alliums. " * 60
+    texts = [text for n in range(20) for text in (f"What is plant {n}?", "It is a plant.")]
+    with client_of(served) as client:
+        answer = client.chat.completions.create(model="mog", messages=said(*texts, pasted, "Thanks.", FOLLOW_UP))
+    assert answer.question == f"What is plant 19? {FOLLOW_UP}"
+
+
+def test_a_language_model_writes_the_follow_up_and_the_answer(sample_project, tmp_path, monkeypatch):
+    asked = []
+
+    def answer(messages):
+        text = "\n".join(message["content"] for message in messages)
+        asked.append(text)
+        if "[standalone" in text:
+            return json.dumps({"query": "How many years does white rot of onions persist in soil?"})
+        return json.dumps({"step_by_step_thinking": "The document says so.", "answer": "Fifteen years or more."})
+
+    values = yaml.safe_load(sample_project.config.read_text(encoding="utf-8"))
+    values |= {"home": str(sample_project.home), "answering": {"reader": "openai"}, "llm": {"model": "m"}}
+    config = sample_project.folder / "chatting.yaml"
+    config.write_text(yaml.safe_dump(values), encoding="utf-8")
+    with ChatServer(answer) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "loopback")
+        started = Served(config, tmp_path)
+        try:
+            with client_of(started) as client:
+                content, last = streamed(client, said(FIRST, "When they swell.", FOLLOW_UP))
+                assert last.question == "How many years does white rot of onions persist in soil?"
+                assert content.startswith("Fifteen years or more.\n\n1. [")
+                resolved(started, content, last.sources)
+                (written,) = [text for text in asked if "[standalone" in text]
+                assert all(part in written for part in (FIRST, "When they swell.", FOLLOW_UP))
+                # One that gives no question is an error, and not an answer to something else.
+                server.script([says("I cannot.")] * 9, of="[standalone")
+                with pytest.raises(openai.APIError, match="could not be made a question that stands alone"):
+                    client.chat.completions.create(model="mog", messages=said(FIRST, "Then.", "And their leaves?"))
+        finally:
+            started.end()

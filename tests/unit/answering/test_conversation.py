@@ -1,0 +1,51 @@
+"""Follow-ups of a conversation, without a model."""
+
+import pytest
+
+from mog_assets.answering.conversation import refers_back, standalone
+
+ONIONS = "When should onions stop being watered?"
+
+
+@pytest.mark.parametrize(
+    ("question", "language"),
+    [
+        ("How deep are they planted?", "en"),
+        ("And in autumn?", "en"),
+        ("What about leeks?", "en"),
+        ("Wie tief wird er gesetzt?", "de"),
+        ("Und im Herbst?", "de"),
+        ("Quelle est leur couleur ?", "fr"),
+        ("¿Cuál es su tamaño?", "es"),
+        ("它有多重？", "zh"),
+        ("それはどこにありますか", "ja"),
+    ],
+)
+def test_a_question_that_names_its_subject_by_a_word_only_refers_back(question, language):
+    assert refers_back(question, language)
+
+
+@pytest.mark.parametrize(
+    ("question", "language"),
+    [
+        ("Why do onions rot?", "en"),
+        ("Are there plants that climb?", "en"),
+        ("How long can clubroot survive in a plot, and what can be done about it?", "en"),
+        ("Gibt es in der Stadt ein Museum?", "de"),
+        ("月球离地球有多远？", "zh"),
+        ("Сколько она весит?", "ru"),
+        ("?", "en"),
+        ("", "ja"),
+    ],
+)
+def test_a_question_that_names_its_subject_does_not(question, language):
+    assert not refers_back(question, language)
+
+
+def test_a_follow_up_comes_after_the_last_question_that_stands_alone():
+    earlier = ["Where do leeks grow?", ONIONS, "Why do they rot?", "And in winter?"]
+    assert standalone("How are they kept?", earlier) == f"{ONIONS} How are they kept?"
+    assert standalone("What is a monsoon?", earlier) == "What is a monsoon?"
+    assert standalone("How are they kept?", ["And leeks?"]) == "And leeks? How are they kept?"
+    assert standalone("How are they kept?", []) == "How are they kept?"
+    assert standalone("它有多重？", ["月球离地球有多远？"]) == "月球离地球有多远？ 它有多重？"
