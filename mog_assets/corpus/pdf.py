@@ -193,7 +193,8 @@ def _valid(units: str) -> str:
 
 def _cells(page: pdfium.PdfTextPage, line: str, words: list[tuple[str, int, int]], box: _Box | None) -> list[str]:
     """A line, divided where the gap between two of its words is that between two cells of a table."""
-    if box is None or box.right - box.left < _CELL_GAP * box.height:
+    # Letters may be of no height.
+    if box is None or not 0 < _CELL_GAP * box.height < box.right - box.left:
         return [line]
     cells, start, right, above = [], words[0][1], 0.0, ""
     for number, (word, first, last) in enumerate(words):

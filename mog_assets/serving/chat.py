@@ -7,6 +7,7 @@ alone first. Reference: platform.openai.com, "Create chat completion".
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -203,9 +204,11 @@ def _written(answer: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) ->
     cited = _cited(likeliest, sources)
     mark = "".join(f" [{number}]" for number in cited)
     if answer["answer"] is not None:
-        text = f"{answer['answer']}{mark}"
+        text = f"{_shown(answer['answer'])}{mark}"
     elif likeliest is not None:
-        text = f"No certain answer. The likeliest sentence:\n\n> {' '.join(likeliest['sentence'].split())}{mark}"
+        text = (
+            f"No certain answer. The likeliest sentence:\n\n> {_shown(' '.join(likeliest['sentence'].split()))}{mark}"
+        )
     else:
         text = f"No answer: {answer['failure'] or 'nothing was found'}"
     # Where it is known which passage has the answer, it is that one alone.
@@ -226,9 +229,14 @@ def _cited(likeliest: Mapping[str, Any] | None, sources: Sequence[Mapping[str, A
     return []
 
 
+def _shown(text: str) -> str:
+    """A text of a document or a model, of which a chat program makes no image, which it would fetch from anywhere."""
+    return re.sub(r"!(?=\[)|<", r"\\\g<0>", text)
+
+
 def _plain(title: str) -> str:
     """A title that ends no link."""
-    return " ".join(title.replace("[", "(").replace("]", ")").split())
+    return _shown(" ".join(title.replace("[", "(").replace("]", ")").split()))
 
 
 def _line(data: Mapping[str, Any]) -> bytes:

@@ -1,11 +1,14 @@
 """The chat door, by OpenAI's own client: conversations over the sample project, with and without a language model."""
 
 import json
+import re
 
 import pytest
 import yaml
 from chat_server import ChatServer, says
 from served import Served
+
+from mog_assets.serving.chat import _written
 
 openai = pytest.importorskip("openai")
 pytestmark = pytest.mark.full
@@ -108,6 +111,23 @@ def test_what_cannot_be_done_is_told_in_the_shape_of_the_client(served, body, me
                 )
                 list(answer)
                 raise AssertionError(answer)
+
+
+def test_no_text_of_a_document_makes_a_chat_program_fetch_something():
+    image = "Wait ![x](http://evil.example/a.png) <img src=http://evil.example/b.png>."
+    source = {
+        "n": 1,
+        "corpus": "c",
+        "doc": "d",
+        "title": "T ![x](http://evil.example) <b>",
+        "url": "u",
+        "spans": [[0, 90]],
+    }
+    place = {"corpus": "c", "doc": "d", "answer_start": 0, "answer_end": 9, "sentence": image}
+    for answer in (image, None):
+        text = "".join(_written({"answer": answer, "likeliest": place, "failure": ""}, [source]))
+        assert r"Wait \![x](" in text and r"\<img" in text and "[1]" in text
+        assert not re.search(r"(?<!\\)(?:<|!\[)", text)
 
 
 def test_long_conversations_are_answered_and_pasted_texts_are_no_questions(served):
