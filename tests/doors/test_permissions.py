@@ -151,7 +151,9 @@ def shown(outputs, asked):
     """What was shown, without the questions that were asked."""
     text = json.dumps(outputs, ensure_ascii=False, default=str).lower()
     for question in asked:
-        text = text.replace(json.dumps(question, ensure_ascii=False)[1:-1].lower(), "")
+        # A message of a conversation loses the blanks around it.
+        for said in (question, question.strip()):
+            text = text.replace(json.dumps(said, ensure_ascii=False)[1:-1].lower(), "")
         # Said back as it was typed.
         text = text.replace(f"has “{question.lower()[1:-1]}” as it stands", "")
     return text
