@@ -10,6 +10,7 @@ import pytest
 import yaml
 from shared import ROOT
 
+import mog_assets
 from mog_assets import config
 from mog_assets.cli import main
 
@@ -242,7 +243,7 @@ def test_versions_are_those_that_the_tests_pass_with():
     pinned = dict(
         re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
     )
-    project = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)[1]
+    project = mog_assets.__version__
     assert {one["image"] for one in own().values()} == {f"mog-assets:{project}"}
     assert code()["image"]["tag"] == project == container("Deployment", "mog-serve")["image"].rpartition(":")[2]
     page = (ROOT / "docs/deploy.md").read_text(encoding="utf-8")
