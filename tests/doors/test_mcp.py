@@ -224,11 +224,12 @@ def test_standard_output_carries_nothing_but_the_protocol(sample_project):
 
 
 ALONE = """
+from types import SimpleNamespace
 from mog_assets.serving import mcp_server
 from mog_assets.serving.limits import ServerOptions, Slots
 
 work = Slots("search", 1, 1, 1.0)
-mcp_server.serve_stdio(mcp_server.server(None, ServerOptions(), work, work, work))
+mcp_server.serve_stdio(mcp_server.server(SimpleNamespace(permissions=None), ServerOptions(), work, work, work))
 """
 
 
