@@ -16,9 +16,11 @@ from pathlib import Path
 
 import click
 import numpy as np
+from covered import share
 
 import mog_assets
 from mog_assets.answering import conversation
+from mog_assets.questions.sets import Evidence
 
 PAIRS = Path(__file__).with_name("followups.jsonl")
 SAMPLES = Path(mog_assets.__file__).parent / "samples" / "questions.jsonl"
@@ -29,16 +31,6 @@ MOST, RESAMPLES = 3000, 10_000
 def lines(path: Path) -> Iterator[dict]:
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as stream:
         yield from map(json.loads, stream)
-
-
-def share(passages, evidence) -> float:
-    found = whole = 0
-    for e in evidence:
-        places = set(range(e["start"], e["end"]))
-        spans = [s for p in passages for s in p.spans if (s.corpus, s.doc) == (e["corpus"], e["doc"])]
-        found += len(places.intersection(*[set().union(*(range(s.start, s.end) for s in spans))]))
-        whole += len(places)
-    return found / whole
 
 
 @click.command()
@@ -57,9 +49,9 @@ def main(config: Path, budget: int, data: Path | None) -> None:
             shares = {}
             for name, way in ways.items():
                 texts = [way(questions[pair["first"]]["question"], pair["follow_up"]) for pair in of]
-                found = [project.retrieve(text, budget=budget).passages for text in texts]
-                golds = [questions[pair["gold"]]["evidence"] for pair in of]
-                shares[name] = np.array([share(passages, gold) for passages, gold in zip(found, golds, strict=True)])
+                golds = [[Evidence(**row) for row in questions[pair["gold"]]["evidence"]] for pair in of]
+                passages = [project.retrieve(text, budget=budget).passages for text in texts]
+                shares[name] = np.array([share(*row) for row in zip(passages, golds, strict=True)])
             random = np.random.default_rng(0)
             drawn = random.integers(0, len(of), (RESAMPLES, len(of)))
             for name, values in shares.items():

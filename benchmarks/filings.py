@@ -17,6 +17,7 @@ from pathlib import Path
 
 import click
 import yaml
+from covered import share
 
 import mog_assets
 from mog_assets import config
@@ -52,13 +53,8 @@ def main(data: Path, home: Path, budget: int, show: bool) -> None:
             shares = []
             for question in kept:
                 passages = project.retrieve(question.question, budget=budget, method=name).passages
-                covered = total = 0
-                for e in question.evidence:
-                    spans = [(p.start, p.end) for p in passages if (p.corpus, p.doc) == (e.corpus, e.doc)]
-                    places = {at for start, end in spans for at in range(max(start, e.start), min(end, e.end))}
-                    covered, total = covered + len(places), total + e.end - e.start
-                shares.append(covered / total)
-            whole = sum(share > 0.999 for share in shares)
+                shares.append(share(passages, question.evidence))
+            whole = sum(part > 0.999 for part in shares)
             print(f"{name:16} evidence in {budget} characters {sum(shares) / len(shares):.3f}, all of it {whole}")
             if show and name == "fused":
                 print(json.dumps([[round(s, 2), q.question] for s, q in zip(shares, kept, strict=True)], indent=0))

@@ -81,10 +81,9 @@ def _definitions(settings: Settings, host: Host) -> dg.Definitions:
     outside = [_outside(r, r.outside, host) for r in recipes.values() if r.outside]
     theirs = [] if host.alone else sorted({key for corpus in settings.corpora.values() for key in corpus.upstream})
     assets = [
-        as_asset(
-            r, recipes, tools, _after(r, recipes), _condition(r, recipes, names), names, theirs * (r.outside == SOURCES)
-        )
+        as_asset(r, recipes, tools, _after(r, recipes), _condition(r, recipes, names), names, upstream)
         for r in recipes.values()
+        for upstream in [theirs if r.outside == SOURCES else []]
     ]
     jobs = [
         _job("build", [r for r in recipes.values() if r.partitioned and not r.on_demand], names),

@@ -6,6 +6,7 @@ that of `HEAD`, without a folder the whole tree. The version of a file is the na
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
@@ -44,6 +45,8 @@ class _Repository:
 
     def __init__(self, url: str, reference: str, folder: str) -> None:
         self._alone = Lock()
+        # What failed once, such as a folder that was cleared away, is not asked again.
+        self.usable = True
         # Gives one file after another: a process for each would take 2 ms.
         self._blobs: subprocess.Popen[bytes] | None = None
         # It goes with this look.
@@ -83,24 +86,25 @@ class _Repository:
         """The bytes of a file."""
         with self._alone:
             if self._blobs is None:
-                self._blobs = subprocess.Popen(
-                    self._command("cat-file", "--batch"),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    env=_environment(),
-                )
-            given, taken = self._blobs.stdin, self._blobs.stdout
-            assert given is not None and taken is not None
-            given.write(f"{self.items[name].version}\n".encode())
-            given.flush()
-            head = taken.readline().decode().split()
-            if len(head) != 3:
-                self._blobs = None
-                raise OSError(f"git has not what {name} has")
-            content, size = b"", int(head[2])
-            # What nobody reads goes by in pieces.
-            for at in range(0, size + 1, _MOST_BYTES):
-                content = taken.read(min(_MOST_BYTES, size + 1 - at))
+                command = self._command("cat-file", "--batch")
+                pipe = subprocess.PIPE
+                self._blobs = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=_environment())
+            requests, answers = self._blobs.stdin, self._blobs.stdout
+            assert requests is not None and answers is not None
+            try:
+                requests.write(f"{self.items[name].version}\n".encode())
+                requests.flush()
+                head = answers.readline().decode().split()
+                if len(head) != 3:
+                    raise OSError(f"git has not what {name} has")
+                content, size = b"", int(head[2])
+                # What nobody reads goes by in pieces.
+                for at in range(0, size + 1, _MOST_BYTES):
+                    content = answers.read(min(_MOST_BYTES, size + 1 - at))
+            except OSError:
+                self.usable = False
+                self._blobs.kill()
+                raise
         if size > _MOST_BYTES:
             raise Refusal(f"{size:,} bytes; at most {_MOST_BYTES:,} are read")
         if content.startswith(_POINTER):
@@ -111,14 +115,18 @@ class _Repository:
         return ["git", "--git-dir", self._home.name, *arguments]
 
     def _git(self, *arguments: str, written: str = "") -> bytes:
-        return _run(self._command(*arguments), written)
+        try:
+            return _run(self._command(*arguments), written)
+        except OSError:
+            self.usable = False
+            raise
 
 
 def _environment() -> dict[str, str]:
     """That of this process, in which Git asks nobody and runs no helper that an address names."""
-    own = {name: value for name, value in os.environ.items() if name not in _PLACES}
-    ssh = own.get("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
-    return {**own, "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": ":".join(_SCHEMES), "GIT_SSH_COMMAND": ssh}
+    variables = {name: value for name, value in os.environ.items() if name not in _PLACES}
+    ssh = variables.get("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
+    return {**variables, "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": ":".join(_SCHEMES), "GIT_SSH_COMMAND": ssh}
 
 
 def _run(command: Sequence[str], written: str = "") -> bytes:
@@ -145,7 +153,7 @@ def _looked(address: str, previous: dict[str, _Repository]) -> _Repository:
         )
     kept = previous.get(address)
     reference, commit = _head(url, branch)
-    if kept is None or kept.commit != commit:
+    if kept is None or not kept.usable or kept.commit != commit:
         kept = previous[address] = _Repository(url, reference, folder)
     return kept
 
@@ -164,21 +172,17 @@ def _head(url: str, branch: str) -> tuple[str, str]:
 _REPOSITORIES: Kept[_Repository] = Kept(partial(_looked, previous={}))
 
 
-def _address(scheme: str, place: str) -> str:
-    return f"{scheme}://{place}"
-
-
 def _items(scheme: str, place: str) -> Mapping[str, Item]:
-    return _REPOSITORIES(_address(scheme, place), _LOOK_SECONDS).items
+    return _REPOSITORIES(f"{scheme}://{place}", _LOOK_SECONDS).items
 
 
 # What is read is of the look that listed it.
 def _prepare(scheme: str, place: str, names: Sequence[str]) -> None:
-    _REPOSITORIES(_address(scheme, place), float("inf")).prepare(names)
+    _REPOSITORIES(f"{scheme}://{place}", math.inf).prepare(names)
 
 
 def _read(scheme: str, place: str, name: str) -> bytes:
-    return _REPOSITORIES(_address(scheme, place), float("inf")).read(name)
+    return _REPOSITORIES(f"{scheme}://{place}", math.inf).read(name)
 
 
 for _scheme in _SCHEMES:

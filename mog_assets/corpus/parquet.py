@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from mog_assets.corpus.decoding import split_lines
-from mog_assets.corpus.worker import Limits, Unsettled, bare_environment
+from mog_assets.corpus.worker import Limits, Unsettled, bare_environment, python
 
-_CODE = "import sys; sys.path[:] = sys.argv[2:]; from mog_assets.corpus.parquet import main; main(sys.argv[1])"
 _BATCH_ROWS = 256
 
 
@@ -48,8 +47,7 @@ def rows(stream: BinaryIO, limits: Limits, limit: int) -> Iterator[tuple[int, by
         ValueError: the file, or the rest of it, cannot be read; the message is the reason. `Unsettled` if another
             attempt may succeed.
     """
-    path = [os.path.abspath(entry) for entry in sys.path]
-    command = [sys.executable, "-P", "-c", _CODE, json.dumps(limits._asdict()), *path]
+    command = python("parquet", json.dumps(limits._asdict()))
     os.lseek(stream.fileno(), 0, os.SEEK_SET)
     process = subprocess.Popen(
         command, stdin=stream.fileno(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=bare_environment()

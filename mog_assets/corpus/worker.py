@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, get_args
 from mog_assets.corpus.marks import MOST_MARKS, Kind, Mark, Parsed
 from mog_assets.resources.errors import MogError
 
-_CODE = "import sys; sys.path[:] = sys.argv[2:]; from mog_assets.corpus.child import main; main(sys.argv[1])"
+_CODE = "import sys; sys.path[:] = sys.argv[2:]; from mog_assets.corpus.MODULE import main; main(sys.argv[1])"
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL|_URL$")
 # What readers need; each is an extra of its name.
 _PACKAGES = {"docling": ("docling",), "ocr": ("rapidocr", "onnxruntime")}
@@ -39,6 +39,11 @@ class Limits(NamedTuple):
     memory_bytes: int = 2_048_000_000
     unpacked_bytes: int = 200_000_000
     reader: str = "plain"
+
+
+def python(module: str, given: str) -> list[str]:
+    """The command that calls `main` of a module of this package with a text; it imports what this process would."""
+    return [sys.executable, "-P", "-c", _CODE.replace("MODULE", module), given, *map(os.path.abspath, sys.path)]
 
 
 def bare_environment() -> dict[str, str]:
@@ -115,11 +120,9 @@ class Parser:
     def _start(self) -> None:
         self._socket, theirs = socket.socketpair()
         limits = {**self._limits._asdict(), "text_bytes": self._text_bytes}
-        # The child imports what this process would, wherever that lies.
-        path = [os.path.abspath(entry) for entry in sys.path]
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _CODE, json.dumps(limits), *path],
+                python("child", json.dumps(limits)),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -84,7 +84,8 @@ def add_chat(made: FastAPI, serving: Serving) -> None:
     async def completions(request: Request, body: ChatBody) -> Response:
         project, (question, earlier) = serving.project_for(request), _conversation(body, options)
         request.state.question = question
-        corpora = _corpora(project, body.model)
+        # Whoever asks for the first time waits for what they may see, and others do not.
+        corpora = await serving.documents.run(_corpora, project, body.model)
         base = options.public_url.rstrip("/") or str(request.base_url).rstrip("/")
         shape = _Shape(body.model, base)
 
@@ -178,19 +179,16 @@ class _Shape:
         """What an answer is based on, numbered from 1: text, and places in characters of the document."""
         sources = []
         for number, passage in enumerate(answer["passages"], 1):
-            spans = [
-                [span["start"], span["end"]]
-                for span in passage["spans"]
-                if (span["corpus"], span["doc"]) == (passage["corpus"], passage["doc"])
-            ]
-            places = "#" + ",".join(f"{start}-{end}" for start, end in spans)
+            document = passage["corpus"], passage["doc"]
+            first = [span for span in passage["spans"] if (span["corpus"], span["doc"]) == document]
+            places = "#" + ",".join(f"{span['start']}-{span['end']}" for span in first)
             sources.append(
                 {
                     "n": number,
                     "corpus": passage["corpus"],
                     "doc": passage["doc"],
                     "title": passage["title"] or passage["doc"],
-                    "spans": spans,
+                    "spans": passage["spans"],
                     "text": passage["text"],
                     "url": page_of(self._base, passage["corpus"], passage["doc"], places),
                 }
@@ -222,10 +220,10 @@ def _cited(likeliest: Mapping[str, Any] | None, sources: Sequence[Mapping[str, A
     if likeliest is None:
         return []
     for source in sources:
-        same = (source["corpus"], source["doc"]) == (likeliest["corpus"], likeliest["doc"])
-        start, end = likeliest["answer_start"], likeliest["answer_end"]
-        if same and any(first <= start and end <= last for first, last in source["spans"]):
-            return [source["n"]]
+        for span in source["spans"]:
+            same = (span["corpus"], span["doc"]) == (likeliest["corpus"], likeliest["doc"])
+            if same and span["start"] <= likeliest["answer_start"] and likeliest["answer_end"] <= span["end"]:
+                return [source["n"]]
     return []
 
 

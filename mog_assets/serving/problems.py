@@ -14,12 +14,8 @@ from starlette.responses import JSONResponse
 from mog_assets.resources import errors
 
 PROBLEM_TYPE = "application/problem+json"
-DIFY_PATH, OPENAI_PATH, CHAT_PATH, MODELS_PATH = (
-    "/retrieval",
-    "/v1/vector_stores/",
-    "/v1/chat/completions",
-    "/v1/models",
-)
+DIFY_PATH, OPENAI_PATH = "/retrieval", "/v1/vector_stores/"
+CHAT_PATH, MODELS_PATH = "/v1/chat/completions", "/v1/models"
 _OPENAI_PATHS = (OPENAI_PATH, CHAT_PATH, MODELS_PATH)
 # Dify's own codes; for the others it takes any number.
 _DIFY_CODES = {401: 1002, 404: 2001}

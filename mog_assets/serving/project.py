@@ -334,7 +334,7 @@ class Project:
             MissingArtefact: something that the way of answering needs has not been materialised.
             MogError: no reader can be reached.
         """
-        _check([question])
+        # Checks the question.
         how, alone = self._way(method), self.standalone(question, earlier)
         # Rules only put words before a question, which tell a reader nothing: it reads the question as it was asked.
         said = alone if self.settings.answering.reader == "openai" else question

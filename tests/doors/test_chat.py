@@ -46,8 +46,12 @@ def resolved(served, content, sources):
     """Checks that every [n] of an answer is the exact text of its places; returns these texts."""
     texts = []
     for source in sources:
-        whole = served.call(f"/v1/documents/{source['corpus']}/{source['doc']}")[2]["text"]
-        assert "".join(whole[start:end] for start, end in source["spans"]) == source["text"]
+        pieces = []
+        for span in source["spans"]:
+            whole = served.call(f"/v1/documents/{span['corpus']}/{span['doc']}")[2]["text"]
+            pieces.append(whole[span["start"] : span["end"]])
+        assert pieces and all(pieces) and re.sub(r"\s", "", "".join(pieces)) == re.sub(r"\s", "", source["text"])
+        assert len(pieces) > 1 or pieces == [source["text"]]
         assert source["url"].startswith(f"{served.url}/document?corpus={source['corpus']}&id=")
         if f"[{source['n']}]" in content:
             texts.append(source["text"])
@@ -114,6 +118,7 @@ def test_what_cannot_be_done_is_told_in_the_shape_of_the_client(served, body, me
 
 
 def test_no_text_of_a_document_makes_a_chat_program_fetch_something():
+    spans = [{"corpus": "c", "doc": "d", "start": 0, "end": 90}]
     image = "Wait ![x](http://evil.example/a.png) <img src=http://evil.example/b.png>."
     source = {
         "n": 1,
@@ -121,7 +126,7 @@ def test_no_text_of_a_document_makes_a_chat_program_fetch_something():
         "doc": "d",
         "title": "T ![x](http://evil.example) <b>",
         "url": "u",
-        "spans": [[0, 90]],
+        "spans": spans,
     }
     place = {"corpus": "c", "doc": "d", "answer_start": 0, "answer_end": 9, "sentence": image}
     for answer in (image, None):
@@ -139,11 +144,11 @@ def test_long_conversations_are_answered_and_pasted_texts_are_no_questions(serve
 
 
 def test_a_language_model_writes_the_follow_up_and_the_answer(sample_project, tmp_path, monkeypatch):
-    asked = []
+    prompts = []
 
     def answer(messages):
         text = "\n".join(message["content"] for message in messages)
-        asked.append(text)
+        prompts.append(text)
         if "[standalone" in text:
             return json.dumps({"query": "How many years does white rot of onions persist in soil?"})
         return json.dumps({"step_by_step_thinking": "The document says so.", "answer": "Fifteen years or more."})
@@ -162,7 +167,7 @@ def test_a_language_model_writes_the_follow_up_and_the_answer(sample_project, tm
                 assert last.question == "How many years does white rot of onions persist in soil?"
                 assert content.startswith("Fifteen years or more.\n\n1. [")
                 resolved(started, content, last.sources)
-                (written,) = [text for text in asked if "[standalone" in text]
+                (written,) = [text for text in prompts if "[standalone" in text]
                 assert all(part in written for part in (FIRST, "When they swell.", FOLLOW_UP))
                 # One that gives no question is an error, and not an answer to something else.
                 server.script([says("I cannot.")] * 9, of="[standalone")

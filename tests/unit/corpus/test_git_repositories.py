@@ -236,6 +236,25 @@ def test_an_outage_or_a_kill_loses_nothing_and_the_next_run_goes_on(tmp_path, se
     assert len(texts) == 42 and built(project(tmp_path / "b", source))[2].version == manifest.version
 
 
+def test_what_was_fetched_and_cleared_away_is_fetched_again(served):
+    address = f"{served.url}#main:docs"
+    first = git_repositories._REPOSITORIES(address)
+    assert git_repositories._REPOSITORIES(address, -1.0) is first
+    shutil.rmtree(first._home.name)
+    # What runs on, such as a code location, fails once, and not for ever.
+    with pytest.raises(OSError, match="not a git repository"):
+        first.prepare(["hens.md"])
+    second = git_repositories._REPOSITORIES(address, -1.0)
+    second.prepare(["hens.md"])
+    assert second.read("hens.md") == b"# Hens\n\nFive eggs.\n"
+    # So does one whose process ended.
+    second._blobs.kill()
+    second._blobs.wait()
+    with pytest.raises(OSError):
+        second.read("hens.md")
+    assert git_repositories._REPOSITORIES(address, -1.0).read("more/ducks.txt") == b"Nine eggs.\n"
+
+
 def test_a_password_comes_from_git_and_is_stored_nowhere(tmp_path, served, monkeypatch):
     served.password = SECRET
     settings = project(tmp_path / "a", f"git+{served.url}#main:docs")

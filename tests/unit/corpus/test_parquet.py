@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mog_assets.corpus import parquet
+from mog_assets.corpus import worker
 from mog_assets.corpus.memory import load_memory
 from mog_assets.corpus.reading import read_corpus
 from mog_assets.corpus.worker import Limits
@@ -117,11 +117,11 @@ def test_files_that_need_more_memory_or_time_than_the_limits_are_skipped(tmp_pat
     reading = read(tmp_path, memory_bytes=700_000_000)
     assert [used.id for used in reading.used] == ["fine.txt"] and reading.skipped
     assert any("max_memory_mb" in skipped.reason for skipped in reading.skipped), reading.skipped[0].reason
-    monkeypatch.setattr(parquet, "_CODE", "import time; time.sleep(60)")
+    monkeypatch.setattr(worker, "_CODE", "import time; time.sleep(60)")
     begin = time.monotonic()
     (skipped,) = read(tmp_path, seconds=1).skipped
     assert "expected the next rows in 1 s (max_seconds)" in skipped.reason and time.monotonic() - begin < 30
-    monkeypatch.setattr(parquet, "_CODE", "import os; os.kill(os.getpid(), 11)")
+    monkeypatch.setattr(worker, "_CODE", "import os; os.kill(os.getpid(), 11)")
     (skipped,) = read(tmp_path).skipped
     assert "the parser crashed" in skipped.reason
     assert "parquet import main" not in subprocess.run(["ps", "-ef"], capture_output=True, text=True).stdout
