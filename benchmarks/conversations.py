@@ -13,6 +13,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import numpy as np
@@ -20,7 +21,6 @@ from covered import share
 
 import mog_assets
 from mog_assets.answering import conversation
-from mog_assets.questions.sets import Evidence
 
 PAIRS = Path(__file__).with_name("followups.jsonl")
 SAMPLES = Path(mog_assets.__file__).parent / "samples" / "questions.jsonl"
@@ -49,7 +49,7 @@ def main(config: Path, budget: int, data: Path | None) -> None:
             shares = {}
             for name, way in ways.items():
                 texts = [way(questions[pair["first"]]["question"], pair["follow_up"]) for pair in of]
-                golds = [[Evidence(**row) for row in questions[pair["gold"]]["evidence"]] for pair in of]
+                golds = [[SimpleNamespace(**row) for row in questions[pair["gold"]]["evidence"]] for pair in of]
                 passages = [project.retrieve(text, budget=budget).passages for text in texts]
                 shares[name] = np.array([share(*row) for row in zip(passages, golds, strict=True)])
             random = np.random.default_rng(0)
