@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import click
 import numpy as np
-from covered import share
+from filings import share
 
 import mog_assets
 from mog_assets.answering import conversation

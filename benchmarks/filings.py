@@ -13,11 +13,12 @@ import csv
 import json
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import yaml
-from covered import share
 
 import mog_assets
 from mog_assets import config
@@ -25,6 +26,17 @@ from mog_assets.questions.sets import load_questions
 from mog_assets.tools import Tools
 
 RANKINGS = ("fused", "fixed-2", "dense-2", "hybrid:fixed-2", "dense-3", "hybrid:fixed-3")
+
+
+def share(passages: Iterable[Any], evidence: Sequence[Any]) -> float:
+    """The share of the characters of some evidence that is in passages; all have `corpus`, `doc`, `start`, `end`."""
+    covered = total = 0
+    spans = [span for passage in passages for span in passage.spans]
+    for e in evidence:
+        within = [span for span in spans if (span.corpus, span.doc) == (e.corpus, e.doc)]
+        covered += len({at for span in within for at in range(max(span.start, e.start), min(span.end, e.end))})
+        total += e.end - e.start
+    return covered / total
 
 
 @click.command()
