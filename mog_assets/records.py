@@ -20,6 +20,7 @@ from dagster._core.instance.ref import InstanceRef
 from dagster._core.storage.dagster_run import FINISHED_STATUSES, NOT_FINISHED_STATUSES
 from dagster._utils.concurrency import ConcurrencyClaimStatus
 
+from mog_assets.resources import extras
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.holding import alive
 from mog_assets.resources.printable import printable
@@ -116,9 +117,7 @@ def missing_package(name: str) -> str:
     if name == "psycopg":
         # What SQLAlchemy 2.1 takes if the URL names no driver; dagster-postgres comes with psycopg2.
         return "expected the driver that is installed, got none: add `scheme: postgresql+psycopg2` to postgres_db"
-    extra = {"dagster_postgres": "postgres", "psycopg2": "postgres", "dagster_k8s": "kubernetes"}.get(name)
-    named = f"mog-assets[{extra}]" if extra else name.replace("_", "-")
-    return f"expected installed packages, but {name} is missing: pip install '{named}'"
+    return f"expected installed packages, but {name} is missing: {extras.command(name)}"
 
 
 def process_tags() -> dict[str, str]:

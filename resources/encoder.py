@@ -142,6 +142,10 @@ class Encoder:
         with self._alone:
             return self._encode_anyhow(texts, advance, keep)
 
+    def encode_questions(self, texts: Sequence[str], keep: bool = True) -> Vectors:
+        """Encode questions, see `encode`; the model is looked for when there are some."""
+        return self.questions.encode(texts, keep=keep)
+
     def _encode_anyhow(self, texts: Sequence[str], advance: Advance | None, keep: bool) -> Vectors:
         """As `encode`, one at a time; a damaged cache is discarded."""
         if self.cache is None or not keep:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.resources import extras
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.reranker_settings import Model, Reading, RerankerSettings
 from mog_assets.resources.store import digest
@@ -69,8 +70,9 @@ class Local(ABC):
 
     @cached_property
     def _loaded(self) -> tuple[Score, str]:
-        import torch
-        import transformers
+        with extras.needed(f"reranker.model: {self.settings.model}"):
+            import torch
+            import transformers
 
         device = self.settings.device
         if device == "auto":

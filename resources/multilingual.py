@@ -11,14 +11,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mog_assets.resources import extras
 from mog_assets.resources.encoder_settings import MULTILINGUAL, EncoderSettings, Role
-from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import digest
 from mog_assets.resources.transformer import Loaded, Transformer
 
@@ -31,17 +32,13 @@ class Multilingual(Transformer):
     """See `Transformer`; prompts, pooling, precision and length are the model's own.
 
     Raises:
-        ConfigError: the package is not installed.
+        MogError: the package is not installed.
     """
 
     def __init__(self, settings: EncoderSettings, setting: str) -> None:
         super().__init__(settings.model_copy(update={"max_length": 512, "pooling": "mean"}), setting)
-        try:
+        with extras.needed(f"{setting}: {MULTILINGUAL}"):
             package = distribution(_PACKAGE)
-        except PackageNotFoundError:
-            raise ConfigError(
-                f"{setting}: {MULTILINGUAL} needs the package {_PACKAGE}: run `pip install 'mog-assets[multilingual]'`"
-            ) from None
         self.version, self._path = package.version, Path(str(package.locate_file(_FILE)))
 
     @cached_property

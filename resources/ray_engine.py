@@ -20,19 +20,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 from uuid import uuid4
 
+from mog_assets.resources import extras
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.files import make_folder
 from mog_assets.resources.holding import alive
 from mog_assets.resources.jobs import EngineSettings, Kept
 
-try:
+with extras.needed("engine.kind: ray"):
     import ray
     from ray.exceptions import RayError, RayTaskError
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-except ImportError as error:
-    raise MogError(
-        f"engine.kind: `ray` needs the extra `ray` ({error}): run `pip install 'mog-assets[ray]'`"
-    ) from error
 
 from mog_assets.resources.ray_node import Keeper, Terms, versions, work_on
 

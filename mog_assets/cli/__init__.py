@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any
 
 import click
@@ -23,6 +24,8 @@ from mog_assets.cli import (
     serve,
     use,
 )
+from mog_assets.cli.common import FAILED, echo
+from mog_assets.resources import extras
 from mog_assets.resources.terminal import EscapedRecord, escaped
 
 
@@ -36,6 +39,11 @@ class Commands(click.Group):
             return super().invoke(context)
         except click.UsageError as error:
             raise click.UsageError(escaped(error.format_message()), error.ctx) from error
+        except ModuleNotFoundError as error:
+            if (error.name or "").split(".")[0] == "mog_assets":
+                raise
+            echo(f"mog: {extras.said(error, f'`mog {context.invoked_subcommand}`')}", err=True)
+            sys.exit(FAILED)
 
 
 @click.group(cls=Commands)

@@ -25,12 +25,12 @@ import click
 from mog_assets import config
 from mog_assets.cli.common import FAILED, config_option, echo, guarded
 from mog_assets.config import AnsweringSettings, Settings
+from mog_assets.resources import extras
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.serving import descriptors
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 
-DISTRIBUTION = "mog-assets"
 _SECONDS = 4.0
 _GIB = 2**30
 # Approximate disk space of the home folder: bytes per byte of text at chunks of 500 characters (vectors of size 384,
@@ -104,6 +104,8 @@ def examine(path: str | None = None) -> Iterator[Finding]:
 def _tried(item: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
     try:
         yield from check()
+    except ModuleNotFoundError as error:
+        yield Finding(item, WARNING, extras.said(error, "not checked, which"))
     # An unexpected error of one check is a finding too, and must not hide the other findings.
     except Exception as error:
         said = " ".join(str(error).split()) or type(error).__name__
@@ -114,7 +116,7 @@ def packages() -> Iterator[Finding]:
     """Compare installed packages with the required versions; packages of extras are not checked."""
     from packaging.requirements import Requirement
 
-    requirements = [Requirement(text) for text in metadata.requires(DISTRIBUTION) or ()]
+    requirements = [Requirement(text) for text in metadata.requires(extras.DISTRIBUTION) or ()]
     requirements = [r for r in requirements if r.marker is None or r.marker.evaluate({"extra": ""})]
     wrong = []
     for requirement in requirements:
@@ -129,7 +131,7 @@ def packages() -> Iterator[Finding]:
             wrong.append(Finding("packages", PROBLEM, said, f"pip install '{plain}'"))
     yield from wrong
     if not wrong:
-        said = f"mog-assets {metadata.version(DISTRIBUTION)} and its {len(requirements)} dependencies"
+        said = f"mog-assets {metadata.version(extras.DISTRIBUTION)} and its {len(requirements)} dependencies"
         yield Finding("packages", OK, f"{said}, Python {sys.version.split()[0]} ({sys.executable})")
 
 
@@ -141,15 +143,17 @@ def _plain(requirement: Any) -> str:
 
 def configuration(path: str | None) -> tuple[Settings | None, Finding]:
     """The settings, None if they cannot be read, and whether `mog run` accepts them."""
-    from mog_assets.plan import graph
-
     source, settings = config.file(path), None
     if not (source.exists() or path or os.environ.get(config.CONFIG_VARIABLE)):
         return None, Finding("configuration", WARNING, f"no {source.name} here", "`mog init FOLDER` writes one")
     try:
         settings = config.load(path)
+        from mog_assets.plan import graph
+
         # Names of methods are checked here, by `mog run` too.
         graph(settings)
+    except ModuleNotFoundError as error:
+        return settings, Finding("configuration", OK, f"{source}; {extras.said(error, 'what it builds')}")
     except ConfigError as error:
         return settings, Finding("configuration", PROBLEM, str(error), "correct the file")
     return settings, Finding("configuration", OK, str(source))
@@ -389,7 +393,7 @@ def dagster(settings: Settings | None = None) -> Iterator[Finding]:
     """Check that Dagster's records can be opened, wherever they are, and the package of the executor."""
     executor = {"k8s_job": "dagster_k8s", "ray": "dagster_ray"}.get(os.environ.get("MOG_EXECUTOR", ""))
     if executor and find_spec(executor) is None:
-        remedy = f"pip install {executor.replace('_', '-')}"
+        remedy = extras.command(executor)
         yield Finding("dagster", PROBLEM, f"MOG_EXECUTOR={os.environ['MOG_EXECUTOR']} needs {executor}", remedy)
     named, version = os.environ.get("DAGSTER_HOME"), metadata.version("dagster")
     folder = Path(named) if named else settings.home / "dagster" if settings is not None else None

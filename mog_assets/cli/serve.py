@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mog_assets.cli.common import config_option, echo, guarded, principal_option, seen_by, settings_of
-from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.errors import ConfigError
 from mog_assets.serving import access
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ def serve(path: str | None, host: str, port: int, live: bool, **given: Any) -> N
 
     With MOG_API_KEY set, callers must send it as `Authorization: Bearer KEY`. Without it, only this machine is served.
     """
-    with _extra("serve"):
-        from mog_assets.serving import http, server
-        from mog_assets.serving.problems import log
+    from mog_assets.serving import http, server
+    from mog_assets.serving.problems import log
+
     settings = settings_of(path)
     options = _options(host, settings, given)
     # Before the artefacts are opened: a port in use is told at once.
@@ -162,9 +162,8 @@ def mcp(path: str | None, principal: str | None, push: bool) -> None:
     settings = settings_of(path)
     # What a library prints must not come between the messages.
     with _standard_output_aside():
-        with _extra("mcp"):
-            from mog_assets.serving import mcp_server
         import mog_assets
+        from mog_assets.serving import mcp_server
         from mog_assets.serving.limits import ServerOptions, Slots
 
         options = ServerOptions(push=push)
@@ -176,21 +175,6 @@ def mcp(path: str | None, principal: str | None, push: bool) -> None:
         made = mcp_server.server(seen, options, search, answers, documents)
     mcp_server.serve_stdio(made)
     _end(project)
-
-
-@contextmanager
-def _extra(name: str) -> Iterator[None]:
-    """Name the extra that a missing package belongs to.
-
-    Raises:
-        MogError: a package is missing.
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] == "mog_assets":
-            raise
-        raise MogError(f"`mog {name}` needs {error.name}: pip install 'mog-assets[{name}]'") from error
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 
 from mog_assets.corpus.folders import suffixes
 from mog_assets.corpus.sources import SOURCES, Item, Source, is_name
+from mog_assets.resources import extras
 
 # The package that opens addresses of a scheme, which is also the name of an extra of this one.
 _PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "memory": "fsspec"}
@@ -32,7 +33,7 @@ def _opened(scheme: str, address: str) -> tuple[Any, str]:
         store = fsspec.filesystem(scheme, skip_instance_cache=scheme != "memory", use_listings_cache=False)
     except ImportError as error:
         raise ValueError(
-            f"the package {_PACKAGES[scheme]} to be installed ({error}): pip install 'mog-assets[{scheme}]'"
+            f"the package {_PACKAGES[scheme]} to be installed ({error}): {extras.command(_PACKAGES[scheme])}"
         ) from error
     return store, store._strip_protocol(f"{scheme}://{address}").rstrip("/")
 

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, get_args
 
 from mog_assets.corpus.marks import MOST_MARKS, Kind, Mark, Parsed
+from mog_assets.resources import extras
 from mog_assets.resources.errors import MogError
 
 _CODE = "import sys; sys.path[:] = sys.argv[2:]; from mog_assets.corpus.MODULE import main; main(sys.argv[1])"
@@ -217,4 +218,4 @@ def check_reader(reader: str) -> str:
     from importlib.util import find_spec
 
     absent = [package for package in _PACKAGES.get(reader, ()) if find_spec(package) is None]
-    return f"reader: {reader} needs the package {absent[0]}: pip install 'mog-assets[{reader}]'" if absent else ""
+    return f"reader: {reader} needs the package {absent[0]}: {extras.command(absent[0])}" if absent else ""

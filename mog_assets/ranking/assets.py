@@ -179,7 +179,7 @@ def build_known_items(work: Work) -> None:
         return
     opened = Retrieval.open(work.tools, work.input, list(settings.corpora), keep=True)
     # Nobody asks these questions again, so their vectors are not kept.
-    retrieval = replace(opened, encode=partial(work.tools.encoder.questions.encode, keep=False))
+    retrieval = replace(opened, encode=partial(work.tools.encoder.encode_questions, keep=False))
     items = drawn_items(retrieval.corpora)
     path, exists = work.file(ITEMS, basis, [repr(item) for item in items])
     with work.progress(len(items), "known items asked for") as advance:

@@ -107,7 +107,7 @@ class Retrieval:
         """
         opened = Corpora.open(read, tools.settings, corpora, keep)
         encoder, rerank = tools.encoder, tools.reranker.scores if tools.reranker else None
-        encode, fingerprint = encoder.questions.encode, lambda: encoder.fingerprint
+        encode, fingerprint = encoder.encode_questions, lambda: encoder.fingerprint
         return cls(opened, queries, encode, fingerprint, encoder.is_token, tools.qdrant, rerank)
 
     def again(self, queries: Sequence[str]) -> Retrieval:

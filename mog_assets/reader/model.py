@@ -14,6 +14,7 @@ import numpy as np
 
 from mog_assets import tensors
 from mog_assets.reader.calibration import Calibration, features
+from mog_assets.resources import extras
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
 from mog_assets.resources.transformer import embedded_folder
@@ -132,7 +133,8 @@ def _checked(data: bytes, where: str) -> tuple[dict[str, np.ndarray], dict[str, 
         raise MogError(f"{_SETTING}: {where}: {wanted}, got a damaged file ({error}): {remedy}") from error
     if not isinstance(facts, dict) or facts.get("reader") != VERSION:
         raise MogError(f"{_SETTING}: {where}: {wanted}, got another file: {remedy}")
-    from mog_assets.reader import network
+    with extras.needed(_SETTING):
+        from mog_assets.reader import network
 
     shapes = network.shapes(source())
     got = {name: array.shape for name, array in arrays.items()}

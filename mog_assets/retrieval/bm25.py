@@ -297,12 +297,15 @@ class Bm25Index:
 
     def add_scores(self, queries: Sequence[Sequence[str]], out: np.ndarray) -> None:
         """Add to `out`, float32 of shape (queries, chunks), the score of every chunk for every query."""
-        weights, chunks, starts = (self.arrays[name] for name in ("data", "indices", "indptr"))
         for row, query in zip(out, self._ids(queries), strict=True):
-            for term in query:
-                here = slice(starts[term], starts[term + 1])
-                # A chunk occurs once among those of a term.
-                row[chunks[here]] += weights[here]
+            self._add(query, row)
+
+    def _add(self, query: Sequence[int], out: np.ndarray) -> None:
+        weights, chunks, starts = (self.arrays[name] for name in ("data", "indices", "indptr"))
+        for term in query:
+            here = slice(starts[term], starts[term + 1])
+            # A chunk occurs once among those of a term.
+            out[chunks[here]] += weights[here]
 
     @property
     def sizes(self) -> np.ndarray:
@@ -353,7 +356,10 @@ class Bm25Index:
 
     def _best(self, query: list[int], depth: int, mask: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """The best chunks of a query in any order, and their scores."""
-        every = self._index.get_scores_from_ids(query, weight_mask=mask)
+        every = np.zeros(self.chunks, np.float32)
+        self._add(query, every)
+        if mask is not None:
+            every *= mask
         # A copy: a view would keep the positions of all chunks in memory.
         nearest = np.argpartition(-every, depth - 1)[:depth].copy()
         return nearest, every[nearest]

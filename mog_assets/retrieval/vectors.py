@@ -363,8 +363,8 @@ def _multiplied(vectors: np.ndarray, block: np.ndarray) -> np.ndarray:
 
 def as_float32(vectors: np.ndarray, to: np.ndarray) -> np.ndarray:
     """Vectors as float32, written to an array of their shape."""
-    # Here, because importing it takes long. It unpacks four times as fast as numpy.
-    import torch
+    # Twenty times as fast as numpy, and as torch, which takes a second to import.
+    import numkong
 
-    torch.from_numpy(to).copy_(torch.from_numpy(vectors))
+    numkong.astype(vectors, "float32", out=to)
     return to

@@ -8,6 +8,7 @@ from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
+from mog_assets.resources import extras
 from mog_assets.resources.errors import ConfigError
 from mog_assets.serving import project as opening
 from mog_assets.serving.project import Project
@@ -73,6 +74,6 @@ def facts(passage: Passage) -> dict[str, Any]:
     return {name: value for name, value in passage.to_json().items() if name not in ("text", "why")}
 
 
-def missing(extra: str, error: ModuleNotFoundError) -> ImportError:
+def missing(error: ModuleNotFoundError) -> ImportError:
     """The error for a package that is not installed."""
-    return ImportError(f"No package {error.name}: install it with `pip install 'mog-assets[{extra}]'`")
+    return ImportError(f"No package {error.name}: install it with `{extras.command(error.name or '')}`")

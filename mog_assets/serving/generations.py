@@ -161,7 +161,7 @@ class Generations:
         retrieval = replace(
             retrieval,
             # What people ask is not stored.
-            encode=partial(self._tools.encoder.questions.encode, keep=False),
+            encode=partial(self._tools.encoder.encode_questions, keep=False),
             # Collections are always those of now.
             vector_store=None if snapshot is not None else self._tools.qdrant,
         )

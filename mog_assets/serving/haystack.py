@@ -14,7 +14,7 @@ from mog_assets.serving.results import Passage
 try:
     from haystack import Document, component, default_from_dict, default_to_dict
 except ModuleNotFoundError as error:
-    raise missing("haystack", error) from error
+    raise missing(error) from error
 
 
 @component

@@ -17,7 +17,7 @@ try:
     from langchain_core.retrievers import BaseRetriever
     from langchain_core.runnables import run_in_executor
 except ModuleNotFoundError as error:
-    raise missing("langchain", error) from error
+    raise missing(error) from error
 
 
 class MogRetriever(BaseRetriever):

@@ -15,7 +15,7 @@ try:
     from llama_index.core.retrievers import BaseRetriever
     from llama_index.core.schema import NodeRelationship, NodeWithScore, QueryBundle, RelatedNodeInfo, TextNode
 except ModuleNotFoundError as error:
-    raise missing("llama-index", error) from error
+    raise missing(error) from error
 
 # What a language model is told of a passage besides its text; the rest is for programs.
 _TOLD = ("title", "page", "headings", "source")

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
+from mog_assets.resources import extras
 from mog_assets.resources.errors import ConfigError
 from mog_assets.resources.printable import printable
 from mog_assets.resources.settings import SettingsModel
@@ -61,12 +62,8 @@ class Tokens:
     """
 
     def __init__(self, settings: JwtSettings, base: Path) -> None:
-        try:
+        with extras.needed("jwt"):
             import jwt
-        except ModuleNotFoundError as error:
-            raise ConfigError(
-                f"jwt: expected the package {error.name} to be installed: pip install 'mog-assets[jwt]'"
-            ) from error
         self._jwt, self._settings = jwt, settings
         if urlsplit(settings.keys).scheme:
             self._client: Any = jwt.PyJWKClient(settings.keys, lifespan=_KEPT, timeout=_PATIENCE)

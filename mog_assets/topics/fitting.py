@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.compiled import hidden, keep
 from mog_assets.config import TopicSettings
+from mog_assets.resources import extras
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.processes import SPAWN, deaf_children, end_with_parent
 from mog_assets.retrieval.vectors import bucket_texts
@@ -166,7 +167,7 @@ def _cluster(vectors: np.ndarray, texts: Sequence[str], settings: TopicSettings,
     if len(vectors) < 2 * settings.min_topic_size:
         return np.full(len(vectors), OUTLIER)
     # BERTopic imports them for what is not used here, which takes longer than most fits.
-    with hidden("langchain_core", "openai", "sentence_transformers", "torch", "transformers"):
+    with extras.needed("topics"), hidden("langchain_core", "openai", "sentence_transformers", "torch", "transformers"):
         from bertopic import BERTopic
     from hdbscan import HDBSCAN
     from sklearn.feature_extraction.text import CountVectorizer

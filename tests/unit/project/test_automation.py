@@ -338,7 +338,7 @@ def test_an_executor_that_is_unknown_or_not_installed_is_refused(daemon, monkeyp
         daemon.reload()
     if importlib.util.find_spec("dagster_k8s") is None:
         monkeypatch.setenv("MOG_EXECUTOR", "k8s_job")
-        with pytest.raises(ConfigError, match="pip install dagster-k8s"):
+        with pytest.raises(ConfigError, match=r"pip install 'mog-assets\[kubernetes\]'"):
             daemon.reload()
     monkeypatch.setenv("MOG_EXECUTOR", "multiprocess")
     daemon.reload()

@@ -6,7 +6,10 @@ import sys
 import tomllib
 from importlib.metadata import packages_distributions
 
+import pytest
 from shared import ROOT
+
+from mog_assets.resources import extras
 
 OWN, FOLDERS = "mog_assets", ("mog_assets", "resources")
 # Not imported by name, with what they are for.
@@ -16,6 +19,8 @@ RUN = {
 # Imported where MOG_EXECUTOR or the reader of a corpus asks for them.
 OPTIONAL = {"dagster_k8s", "dagster_ray", "docling"}
 
+# The extras that `all` has, without those that are for one door.
+MAIN = ("build", "local", "serve", "topics")
 # Come with the packages of an extra, which are built on them and show them in their own types.
 OF_EXTRAS = {"starlette": "dagster-webserver, fastapi and mcp", "h11": "uvicorn", "anyio": "mcp", "mcp-types": "mcp"}
 
@@ -44,12 +49,13 @@ def third_party():
     return files
 
 
-def declared(extras=False):
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    lists = [project["dependencies"]]
-    if extras:
-        lists += [named for name, named in project["optional-dependencies"].items() if name != "dev"]
-    return {plain(requirement) for named in lists for requirement in named}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = {name: named for name, named in PROJECT["optional-dependencies"].items() if name != "dev"}
+
+
+def declared(*extras):
+    """Packages that are named without an extra, and those of some."""
+    return {plain(row) for named in (PROJECT["dependencies"], *(EXTRAS[name] for name in extras)) for row in named}
 
 
 def providers():
@@ -57,7 +63,7 @@ def providers():
 
 
 def test_every_module_that_is_imported_belongs_to_a_declared_dependency():
-    known, named = providers(), declared(extras=True) | OF_EXTRAS.keys()
+    known, named = providers(), declared(*EXTRAS) | OF_EXTRAS.keys()
     files = third_party()
     assert len(files) > 20
     missing = {
@@ -68,14 +74,23 @@ def test_every_module_that_is_imported_belongs_to_a_declared_dependency():
     assert not missing, f"declare them in pyproject.toml: {missing}"
 
 
+@pytest.mark.parametrize("module", sorted(third_party()))
+def test_a_module_that_is_missing_is_told_with_the_extra_that_has_it(module):
+    told = re.fullmatch(r"pip install 'mog-assets\[([\w-]+)\]'", extras.command(module))
+    if told:
+        assert told[1] in EXTRAS and told[1] != "all"
+    else:
+        assert providers().get(module, {module}) & declared() or module in OPTIONAL
+
+
 def test_every_declared_dependency_is_used():
     known = providers()
     used = {name for module in third_party() for name in known.get(module, ())}
-    assert declared() - used - RUN.keys() == set(), "remove them from pyproject.toml"
+    assert declared(*MAIN) - used - RUN.keys() == set(), "remove them from pyproject.toml"
     assert not used & RUN.keys(), "they are imported: remove them from RUN"
 
 
 def test_every_declared_dependency_is_pinned():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = {plain(line) for line in lines if "==" in line}
-    assert declared() - pinned == set(), "add their versions to constraints.txt"
+    assert declared(*MAIN) - pinned == set(), "add their versions to constraints.txt"

@@ -1,18 +1,22 @@
 """The wheel holds all that the command needs, and works in an empty folder away from the repository."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import venv
 import zipfile
 
 import pytest
-from shared import ROOT
+import yaml
+from embedding_server import EmbeddingServer
+from shared import ROOT, SAMPLES, VARIABLES
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """The names in the built wheel, and the folder it is unpacked in."""
+    """The names in the built wheel, the folder it is unpacked in, and the wheel."""
     # A copy: building leaves files in the source folder.
     source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     skip = shutil.ignore_patterns("__pycache__", "*.egg-info")
@@ -23,11 +27,11 @@ def wheel(tmp_path_factory):
     (built,) = folder.glob("*.whl")
     with zipfile.ZipFile(built) as archive:
         archive.extractall(folder / "unpacked")
-        return set(archive.namelist()), folder / "unpacked"
+        return set(archive.namelist()), folder / "unpacked", built
 
 
 def test_the_wheel_holds_every_file_of_the_packages(wheel):
-    names, _ = wheel
+    names = wheel[0]
     tracked = subprocess.run(
         ["git", "ls-files", "mog_assets", "resources"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()
@@ -75,3 +79,70 @@ def test_the_unpacked_wheel_makes_a_project_of_the_samples(wheel, tmp_path):
     done = mog("run", "--corpus", "sky", "--select", "documents")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / ".mog" / "store" / "documents").is_dir()
+
+
+# What is there without an extra: pyarrow, scipy and numpy are 350 of it.
+MOST_MIB = 570
+
+
+@pytest.fixture(scope="module")
+def core(wheel, tmp_path_factory):
+    """An environment of its own with the wheel and what it requires, without an extra."""
+    folder = tmp_path_factory.mktemp("core")
+    venv.create(folder, with_pip=True)
+    install = ["install", "-q", "--no-compile", "--disable-pip-version-check", "-c", ROOT / "constraints.txt", wheel[2]]
+    subprocess.run([folder / "bin" / "python", "-m", "pip", *install], check=True, capture_output=True, text=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served_vectors():
+    with EmbeddingServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def built(served_vectors, tmp_path_factory):
+    """A project that another environment has built, with an encoder behind an endpoint."""
+    folder = tmp_path_factory.mktemp("built")
+    endpoint = {"form": "openai", "url": served_vectors.url}
+    values = {"corpora": {"sky": {"path": str(SAMPLES / "sky")}}, "encoder": {"model": "m-1", "endpoint": endpoint}}
+    (folder / "mog.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    done = run(folder, [sys.executable, "-m", "mog_assets.cli", "run"], PYTHONPATH=str(ROOT))
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def run(folder, command, **more):
+    own = {name: value for name, value in os.environ.items() if name not in (*VARIABLES, "PYTHONPATH")}
+    environment = {**own, "OPENAI_API_KEY": "sk-loopback", **more}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("method", ["fixed-2", "dense-2", "fused"])
+def test_without_any_extra_questions_get_the_passages_that_they_get_with_all(core, built, method):
+    words = ["retrieve", "How far away is the moon?", "--method", method, "--json"]
+    here = run(built, [core / "bin" / "mog", *words])
+    there = run(built, [sys.executable, "-m", "mog_assets.cli", *words], PYTHONPATH=str(ROOT))
+    assert here.returncode == 0, here.stderr
+    assert here.stdout == there.stdout and json.loads(here.stdout)
+
+
+@pytest.mark.full
+def test_without_any_extra_the_packages_are_few_and_fit_together(core):
+    files = [path for path in (core / "lib").rglob("*") if path.is_file() and not path.is_symlink()]
+    assert sum(path.stat().st_size for path in files) < MOST_MIB << 20
+    checked = run(core, [core / "bin" / "python", "-m", "pip", "check"])
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("command", "extra"), [("run", "build"), ("prune", "build"), ("ui", "build"), ("serve", "serve"), ("mcp", "mcp")]
+)
+def test_a_command_that_needs_an_extra_says_which_in_a_line(core, built, command, extra):
+    done = run(built, [core / "bin" / "mog", command])
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith(f"mog: `mog {command}` needs the package ")
+    assert done.stderr.endswith(f": pip install 'mog-assets[{extra}]'\n")

@@ -1,0 +1,84 @@
+"""Packages that are not installed, and the command that adds them: most belong to an extra of mog-assets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import metadata
+
+from mog_assets.resources.errors import MogError
+
+DISTRIBUTION = "mog-assets"
+# Modules that are not called as the package that has them, or as one that comes with it.
+_PACKAGES = {
+    "anyio": "fastapi",
+    "bs4": "beautifulsoup4",
+    "docx": "python-docx",
+    "h11": "uvicorn",
+    "haystack": "haystack-ai",
+    "jwt": "pyjwt",
+    "llama_index": "llama-index-core",
+    "mcp_types": "mcp",
+    "PIL": "pillow",
+    "pptx": "python-pptx",
+    "psycopg2": "psycopg2-binary",
+    "sklearn": "scikit-learn",
+    "starlette": "fastapi",
+    "umap": "umap-learn",
+}
+
+
+@cache
+def _extras() -> dict[str, str]:
+    """The extra that asks for a package."""
+    extras: dict[str, str] = {}
+    for requirement in metadata.requires(DISTRIBUTION) or ():
+        package, extra = re.match(r"[\w.-]+", requirement), re.search(r"extra == [\"']([\w-]+)", requirement)
+        if package and extra and extra[1] not in ("all", "dev"):
+            extras.setdefault(_plain(package[0]), extra[1])
+    return extras
+
+
+def _plain(name: str) -> str:
+    """A name as PyPI compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def command(module: str) -> str:
+    """What installs a module or a package: `pip install 'mog-assets[EXTRA]'` if it belongs to an extra."""
+    top = module.split(".")[0]
+    package = _plain(_PACKAGES.get(top, top))
+    extra = _extras().get(package)
+    return f"pip install '{DISTRIBUTION}[{extra}]'" if extra else f"pip install {package}"
+
+
+def said(error: ModuleNotFoundError, what: str) -> str:
+    """What to tell about a package that is missing.
+
+    Args:
+        error: Why it was not imported, or its distribution was not found.
+        what: What needs it.
+    """
+    name = error.name or str(error)
+    return f"{what} needs the package {name}: {command(name)}"
+
+
+@contextmanager
+def needed(what: str) -> Iterator[None]:
+    """Import packages of an extra.
+
+    Args:
+        what: What needs them, for the error.
+
+    Raises:
+        MogError: one is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        # A module of the project itself is no package that could be added.
+        if (error.name or "").split(".")[0] == "mog_assets":
+            raise
+        raise MogError(said(error, what)) from error
