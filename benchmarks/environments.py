@@ -54,7 +54,7 @@ def seconds(command: list[str], cwd: Path) -> float:
 def main(only: tuple[str, ...], python: str) -> None:
     with tempfile.TemporaryDirectory(prefix="environments-") as made:
         folder = Path(made)
-        pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
         builder = folder / "builder"
         venv.create(builder, with_pip=True)
         subprocess.run([builder / "bin" / "pip", "install", "-q", "build"], check=True)
@@ -74,9 +74,9 @@ def main(only: tuple[str, ...], python: str) -> None:
             subprocess.run([python, "-m", "venv", place], check=True)
             of, path = place / "bin" / "python", source if name.endswith("source") else wheel
             what = str(path) if name.startswith("core") else f"{path}[{name}]"
-            install = [*pip, "--python", of, "install", "--no-compile", "-c", ROOT / "constraints.txt", what]
+            install = [*pip, "--python", of, "install", "-q", "--no-compile", "-c", ROOT / "constraints.txt", what]
             taken = seconds([str(word) for word in install], folder)
-            subprocess.run([*pip, "--python", of, "check"], check=True)
+            subprocess.run([*pip, "--python", of, "check"], check=True, capture_output=True)
             listed = subprocess.run([*pip, "--python", of, "list", "--format", "json"], check=True, capture_output=True)
             start = min(seconds([str(of), "-c", "import mog_assets.cli"], project) for _ in range(IMPORTS))
             words = COMMANDS[name]

@@ -21,6 +21,7 @@ from mog_assets.materialising import Materialised, materialise
 from mog_assets.names import Names
 from mog_assets.plan import REGISTRY, graph
 from mog_assets.recipe import FORCE, Recipe
+from mog_assets.resources import extras, tracing
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.store import digest, label
 from mog_assets.sensors import Host, automation_sensor, corpora_sensor, evaluated, nightly, sweep
@@ -115,10 +116,9 @@ def _executor(name: str) -> dg.ExecutorDefinition:
     try:
         return getattr(importlib.import_module(package), attribute)
     except ImportError as error:
-        distribution = package.replace("_", "-")
         raise ConfigError(
             f"{EXECUTOR_VARIABLE}: expected an executor that is installed, got {name!r}, which needs the package "
-            f"{distribution} ({error}): install it with `pip install {distribution}`"
+            f"{package.replace('_', '-')} ({error}): {extras.command(package)}"
         ) from error
 
 
@@ -265,7 +265,9 @@ def as_asset(
             force = recipe.repeatable and ("true" in forced or recipe.key in forced)
             needed = places(tools.settings, list(tools.settings.corpora))
             replacing = partial(keeping, tools.store, *needed, (recipe.key, partition))
-            outcome = materialise(recipe, partition, tools, recipes, context.log.info, force, replacing)
+            with tracing.within({**os.environ, **context.run.tags}), tracing.span(recipe.key, corpus=partition):
+                outcome = materialise(recipe, partition, tools, recipes, context.log.info, force, replacing)
+                tracing.note(built=outcome.built, why=outcome.why or None, dagster__run_id=context.run.run_id)
         except MogError as error:
             # An expected error needs no retry and no traceback.
             raise dg.Failure(description=str(error), allow_retries=False) from error

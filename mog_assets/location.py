@@ -4,8 +4,10 @@ import logging
 
 from mog_assets import config
 from mog_assets.automation import build
+from mog_assets.resources import tracing
 from mog_assets.resources.terminal import EscapedRecord
 
+tracing.start()
 # What Dagster writes to the terminal of `mog ui` passes here.
 logging.setLogRecordFactory(EscapedRecord)
 defs = build(config.load())

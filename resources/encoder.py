@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mog_assets.resources import tracing
 from mog_assets.resources.encoder_settings import MULTILINGUAL, EncoderSettings, Hashed, Role, Vectors
 from mog_assets.resources.points import reach
 from mog_assets.resources.store import digest
@@ -167,7 +168,8 @@ class Encoder:
         missing = [(key, text) for key, text in first.items() if key not in vectors_of]
         if advance and len(missing) < len(texts):
             advance(len(texts) - len(missing))
-        with closing((self.elsewhere or self.encode_here)(missing)) as groups:
+        work = (self.elsewhere or self.encode_here)(missing)
+        with tracing.span("encode", texts=len(missing), model=self.settings.model), closing(work) as groups:
             for done in groups:
                 if cache is not None and self.keep:
                     with cache:

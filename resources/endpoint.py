@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, NonNegativeInt, ValidationError
 
+from mog_assets.resources import tracing
 from mog_assets.resources.chat import Completion, LlmSettings, Message, RequestFailed
 from mog_assets.resources.chat_parameters import refused
 from mog_assets.resources.errors import MogError
@@ -173,7 +174,11 @@ class Endpoint:
         left = max(deadline - time.monotonic(), 0.001)
         try:
             with self._client.chat.completions.with_streaming_response.create(
-                model=self.settings.model, messages=list(messages), timeout=left, **parameters
+                model=self.settings.model,
+                messages=list(messages),
+                timeout=left,
+                extra_headers=tracing.headers(),
+                **parameters,
             ) as response:
                 # The client's timeout covers single reads: an answer sent byte by byte could take for ever.
                 for part in response.iter_bytes():

@@ -21,6 +21,7 @@ _PACKAGES = {
     "jwt": "pyjwt",
     "llama_index": "llama-index-core",
     "mcp_types": "mcp",
+    "opentelemetry": "opentelemetry-sdk",
     "PIL": "pillow",
     "pptx": "python-pptx",
     "psycopg2": "psycopg2-binary",

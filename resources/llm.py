@@ -21,6 +21,7 @@ from typing import Any
 
 import tenacity
 
+from mog_assets.resources import tracing
 from mog_assets.resources.chat import (
     Completion,
     Failure,
@@ -171,7 +172,8 @@ class OpenAIModel:
         missing = {key: messages for key, messages in zip(keys, requests, strict=True) if key not in answers}
         try:
             with ThreadPoolExecutor(self.settings.concurrency, "llm") as pool:
-                futures = {pool.submit(self._complete_once, messages, form): key for key, messages in missing.items()}
+                once = tracing.carried(self._complete_once)
+                futures = {pool.submit(once, messages, form): key for key, messages in missing.items()}
                 try:
                     for future in as_completed(futures):
                         key = futures[future]
@@ -296,12 +298,18 @@ class OpenAIModel:
             raise self._cap_reached()
         self._count(calls=1)
         limit = min(time.monotonic() + self.settings.timeout, deadline)
-        return self._http.call(
-            messages,
-            sent,
-            limit,
-            lambda read, written, usd: self._count(tokens_in=read, tokens_out=written, usd=usd),
-        )
+        model = self.settings.model
+        asked = {"gen_ai__operation__name": "chat", "gen_ai__request__model": model}
+        with tracing.span(f"chat {model}", **asked, server__address=self.endpoint):
+            completion = self._http.call(
+                messages,
+                sent,
+                limit,
+                lambda read, written, usd: self._count(tokens_in=read, tokens_out=written, usd=usd),
+            )
+            used = {"input": completion.tokens_in, "output": completion.tokens_out}
+            tracing.note(**{f"gen_ai__usage__{side}_tokens": count for side, count in used.items()})
+            return completion
 
     def _cap_reached(self) -> SpendCapReached:
         return SpendCapReached(

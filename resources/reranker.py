@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.resources import tracing
 from mog_assets.resources.local_rerankers import KINDS
 from mog_assets.resources.reranker_settings import Model, Reading, RerankerSettings
 from mog_assets.resources.vector_cache import VectorCache, add, lookup, text_hash
@@ -99,7 +100,9 @@ class Reranker:
             texts = [text for text in dict.fromkeys(reading.texts) if _key(reading.question, text) not in stored]
             if texts:
                 wanted.append(Reading(reading.question, texts))
-        with closing(self.model.scores(wanted)) as done:
+        texts_read = sum(len(reading.texts) for reading in wanted)
+        said = {"texts": texts_read, "model": self.settings.model}
+        with tracing.span("rerank", **said), closing(self.model.scores(wanted)) as done:
             for number, scores in done:
                 keys = [_key(wanted[number].question, text) for text in wanted[number].texts]
                 rows = [(key, score.tobytes()) for key, score in zip(keys, scores.astype(np.float32), strict=True)]

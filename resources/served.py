@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import httpx2
 import tenacity
 
+from mog_assets.resources import tracing
 from mog_assets.resources.chat import SpendCapReached
 from mog_assets.resources.endpoint import NO_CREDIT, PASSING, Again, retry_after
 from mog_assets.resources.errors import MogError
@@ -135,7 +136,8 @@ class Service:
                 f"{budget:.6g}: raise it and run again; what was answered before is kept and costs nothing again"
             )
         self._count(calls=1)
-        answer = self._post(body, most)
+        with tracing.span(f"request {self.section}", model=self.model, server__address=self.url):
+            answer = self._post(body, most)
         try:
             result, units = read(answer)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -162,7 +164,8 @@ class Service:
         fault: Exception
         deadline, data = time.monotonic() + self.settings.timeout, bytearray()
         try:
-            with self._client.stream("POST", self.url + self.provider.path, json=body) as response:
+            address = self.url + self.provider.path
+            with self._client.stream("POST", address, json=body, headers=tracing.headers()) as response:
                 for part in response.iter_bytes():
                     data += part
                     if len(data) > most:
@@ -227,7 +230,7 @@ def together(ask: Callable[[ItemT], ReadT], items: Sequence[ItemT], concurrency:
         return
     fault: BaseException | None = None
     with ThreadPoolExecutor(concurrency, "served") as pool:
-        futures = {pool.submit(ask, item): number for number, item in enumerate(items)}
+        futures = {pool.submit(tracing.carried(ask), item): number for number, item in enumerate(items)}
         try:
             for future in as_completed(futures):
                 if future.cancelled():

@@ -20,10 +20,11 @@ from mog_assets.answering.prompted import Prompted
 from mog_assets.answering.retrieve import given, retrieve_by, texts
 from mog_assets.answering.roles import AnswerRequest, Passage, Roles
 from mog_assets.answering.rows import AnswerRow
-from mog_assets.answering.watching import Told, watched
+from mog_assets.answering.watching import Told, traced, watched
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.reader.model import own, shipped
+from mog_assets.resources import tracing
 from mog_assets.resources.chat import RequestFailed
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import digest
@@ -97,7 +98,7 @@ def side_by_side(tools: Tools) -> Each:
 
     def each(work: Callable[[S], R], items: Sequence[S]) -> list[R]:
         with ThreadPoolExecutor(tools.settings.llm.concurrency) as pool:
-            futures = [pool.submit(work, item) for item in items]
+            futures = [pool.submit(tracing.carried(work), item) for item in items]
             try:
                 return [future.result() for future in futures]
             except BaseException:
@@ -146,7 +147,7 @@ def answer(
     if how.retrieval is not None:
         retrieve = _replaced(retrieve_by(how.retrieval, retrieval), queries or {})
         options["topics"] = how.retrieval.topics
-    means = Means(reader(tools), retrieve, side_by_side(tools))
+    means = Means(traced(reader(tools)), retrieve, side_by_side(tools))
     if how.retrieval is not None:
         means = replace(means, rerank=another(retrieval.resolved(how.retrieval).retriever, tools.encoder.encode))
     return WAYS[how.way].answer(requests, means if tell is None else watched(means, tell), **options)

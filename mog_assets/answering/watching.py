@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from mog_assets.answering.answerers import Means, RetrievedPassages
 from mog_assets.answering.roles import Passage, Reply, Roles
+from mog_assets.resources import tracing
 
 Told = Callable[[str, dict[str, Any]], object]
 """Called with the name of a step and what it gave."""
@@ -60,5 +61,30 @@ class _Watched:
             said = {"role": name, what: reply.value, **({"failure": reply.failure} if reply.failure else {})}
             self._tell(step, said | ({"certain": reply.span.certain} if reply.span else {}))
             return reply
+
+        return call
+
+
+def traced(roles: Roles) -> Roles:
+    """The same roles, each of whose calls is a span, if anybody collects them."""
+    return cast(Roles, _Traced(roles))
+
+
+class _Traced:
+    """Roles whose calls are spans."""
+
+    def __init__(self, roles: Roles) -> None:
+        self._roles = roles
+
+    def __getattr__(self, name: str) -> Any:
+        role = getattr(self._roles, name)
+        if name not in _STEPS:
+            return role
+
+        def call(*args: Any, **options: Any) -> Reply[Any]:
+            with tracing.span(name, reader=self._roles.reader):
+                reply: Reply[Any] = role(*args, **options)
+                tracing.note(failed=True if reply.failure else None)
+                return reply
 
         return call

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mog_assets import config
+from mog_assets.resources import tracing
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.terminal import escaped
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from mog_assets.serving.project import Project
 
 FAILED, BAD_USAGE = 1, 2
+# They answer until they are stopped: what they answer has a span each.
+_SERVERS = ("serve", "mcp", "ui")
 
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True, **style: Any) -> None:
@@ -27,15 +30,20 @@ def echo(text: object = "", *, err: bool = False, nl: bool = True, **style: Any)
 
 
 def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Print a `MogError` as one line on standard error and exit with its code."""
+    """Print a `MogError` as one line on standard error and exit with its code; the command is a span."""
+    name = function.__name__.strip("_")
 
     @wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
         try:
-            return function(*args, **kwargs)
+            tracing.start()
+            with tracing.within(os.environ), nullcontext() if name in _SERVERS else tracing.span(f"mog {name}"):
+                return function(*args, **kwargs)
         except MogError as error:
             echo(f"mog: {error}", err=True)
             sys.exit(BAD_USAGE if isinstance(error, ConfigError) else FAILED)
+        finally:
+            tracing.flush()
 
     return guarded
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mog_assets.cli.common import config_option, echo, guarded, principal_option, seen_by, settings_of
+from mog_assets.resources import tracing
 from mog_assets.resources.errors import ConfigError
 from mog_assets.serving import access
 
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 @click.option("--public-url", default="", metavar="URL", help="Where browsers reach the server, for links.")
 @click.option("--push", is_flag=True, help="Let callers push documents; with permissions, these say who may.")
 @click.option("--live", is_flag=True, help="Run `mog run` when documents were pushed.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Text by default.")
 @click.option("--log-questions", is_flag=True, help="Write the texts of questions into the log.")
 @guarded
 def serve(path: str | None, host: str, port: int, live: bool, **given: Any) -> None:
@@ -82,7 +84,7 @@ def serve(path: str | None, host: str, port: int, live: bool, **given: Any) -> N
     if project.permissions is not None:
         # What is wrong with the rules is told now, and not to callers.
         project.permissions.check()
-    server.log_to_stderr()
+    server.log_to_stderr(given["log_format"])
     fit = descriptors.reserve(options.connections)
     if fit < options.connections:
         log.warning("--connections: %d in place of %d: more need more open files", fit, options.connections)
@@ -194,6 +196,7 @@ def _standard_output_aside() -> Iterator[None]:
 def _end(project: Any) -> None:
     """End the process with code 0, also if a thread still waits for a language model that nobody needs any more."""
     project.close()
+    tracing.flush()
     for stream in (sys.stdout, sys.stderr):
         # What cannot be written any more (a full disk) is lost.
         with suppress(OSError):

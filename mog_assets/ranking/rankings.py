@@ -29,6 +29,7 @@ from mog_assets.ranking.relations import EXPERTS, Mentioned, Queries, Relations,
 from mog_assets.ranking.relevance import ordered
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.sources import EXHAUSTIVE, source_of
+from mog_assets.resources import tracing
 from mog_assets.resources.store import Artefact
 from mog_assets.retrieval.changes import DocumentStates
 from mog_assets.retrieval.methods import METHODS, Kind, Method, Needs, named_methods
@@ -190,7 +191,10 @@ class Rankings:
     @cached_property
     def inputs(self) -> Inputs:
         """The questions with their candidates, scored by all experts."""
-        return self._made(True) if self.retrieval.inputs is None else self.retrieval.inputs
+        if self.retrieval.inputs is not None:
+            return self.retrieval.inputs
+        with tracing.span("search", questions=len(self.retrieval.queries)):
+            return self._made(True)
 
     @cached_property
     def _unread(self) -> Inputs:

@@ -19,6 +19,7 @@ from mog_assets.questions.sets import Question
 from mog_assets.ranking.models import Inputs
 from mog_assets.ranking.passages import fitting, joined
 from mog_assets.ranking.section_search import Searching
+from mog_assets.resources import tracing
 from mog_assets.resources.reranker_settings import Reading
 from mog_assets.retrieval.corpora import Corpora, Encode, Read
 from mog_assets.retrieval.methods import AUTO, Method, parse
@@ -208,12 +209,14 @@ class Retrieval:
             budget: Most characters; the best piece is taken whatever its length.
         """
         method = self.resolved(method)
-        ranked = self.rank(method, k or self.corpora.settings.k)
+        with tracing.span("rank", method=method.name, questions=len(self.queries)):
+            ranked = self.rank(method, k or self.corpora.settings.k)
         if budget is None and not method.ranking:
             return ranked if k is None else ranked.at(ranked.rank < k)
-        if method.of.joined:
-            return joined(ranked, self.corpora.layout, budget, k)
-        return fitting(ranked if k is None else ranked.at(ranked.rank < k), budget or 0)
+        with tracing.span("join", budget=budget, k=k):
+            if method.of.joined:
+                return joined(ranked, self.corpora.layout, budget, k)
+            return fitting(ranked if k is None else ranked.at(ranked.rank < k), budget or 0)
 
     def reasons(self, method: Method, passages: Passages) -> list[str]:
         """Why each passage is there: what raised the score of its best piece most; empty unless it is a ranking's.

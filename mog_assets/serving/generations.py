@@ -16,6 +16,7 @@ from mog_assets.config import Settings
 from mog_assets.ranking.rankings import models_of
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.searchers import Call, Searchers
+from mog_assets.resources import tracing
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import label
 from mog_assets.retrieval.corpora import Corpora, Read
@@ -139,10 +140,11 @@ class Generations:
             self.trouble = snapshot.behind
             _log.warning("the artefacts from before are used: %s", self.trouble)
         try:
-            self._check_encoder(snapshot)
-            now = self._generation(snapshot, snapshot.store.read, snapshot.version, before)
-            if self._keep:
-                self._warm(now)
+            with tracing.span("open", version=snapshot.version):
+                self._check_encoder(snapshot)
+                now = self._generation(snapshot, snapshot.store.read, snapshot.version, before)
+                if self._keep:
+                    self._warm(now)
         except BaseException:
             snapshot.close()
             raise

@@ -90,6 +90,8 @@ def app(project: Any, options: ServerOptions | None = None) -> FastAPI:
         title="mog-assets",
         version=metadata.version("mog-assets"),
         description="Passages and answers from a project's documents.",
+        # Spans, if `mog_assets.resources.tracing` collects any; metrics and logs are our own.
+        telemetry={"auto_configure": False, "metrics": False, "logs": False, "operation_spans": False},
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from threading import Event, Lock
 from typing import Any, TypeVar
 
+from mog_assets.resources import tracing
 from mog_assets.resources.errors import MogError
 from mog_assets.serving.descriptors import CONNECTIONS
 from mog_assets.serving.problems import Problem, log
@@ -202,7 +203,7 @@ class Slots:
         """
         self._admit()
         try:
-            future = self._pool.submit(function)
+            future = self._pool.submit(tracing.carried(function))
         except BaseException:
             self._leave()
             raise
@@ -218,7 +219,7 @@ class Slots:
         self._admit()
         future.add_done_callback(lambda _: self._leave())
         try:
-            self._pool.submit(work)
+            self._pool.submit(tracing.carried(work))
         except RuntimeError:
             # The server is stopped.
             future.cancel()

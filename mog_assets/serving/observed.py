@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -19,6 +21,7 @@ PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+REQUEST_ID = "X-Request-Id"
 _HEADERS = {
     "Content-Security-Policy": API_POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -83,6 +86,7 @@ class Observed:
             await self.app(scope, receive, send)
             return
         state = scope.setdefault("state", {})
+        state["request_id"] = _request_id(scope)
         started, status, complete = time.monotonic(), 0, False
 
         async def followed() -> Message:
@@ -96,6 +100,7 @@ class Observed:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
+                headers[REQUEST_ID] = state["request_id"]
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
                 # Who has an answer may not go on sending what it does not depend on.
@@ -122,15 +127,29 @@ class Observed:
         self.metrics.seconds.labels(route).observe(seconds)
         if reason := state.get("reason"):
             self.metrics.rejected.labels(reason).inc()
-        words = [method, route, str(status or "gone"), f"{1000 * seconds:.0f} ms"]
+        told = {"method": method, "route": route, "status": status or "gone", "ms": round(1000 * seconds)}
+        words = [method, route, str(status or "gone"), f"{told['ms']} ms"]
         if reason:
             words.append(reason)
+            told["reason"] = reason
         if self.questions and (question := state.get("question")):
             words.append(repr(question))
-        log.info("%s", " ".join(words))
+            told["question"] = question
+        words.append(state["request_id"])
+        log.info("%s", " ".join(words), extra={"fields": {**told, "request_id": state["request_id"]}})
 
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "OPTIONS", "DELETE", "PUT", "PATCH"})
+
+
+# What a caller may call a request: it is sent back and logged.
+_OWN_ID = re.compile(rb"[\w.:-]{1,64}")
+
+
+def _request_id(scope: Scope) -> str:
+    """The caller's name of a request, or a new one."""
+    given = next((value for name, value in scope["headers"] if name == REQUEST_ID.lower().encode()), b"")
+    return given.decode() if _OWN_ID.fullmatch(given) else uuid4().hex
 
 
 def _route(scope: Scope) -> str:

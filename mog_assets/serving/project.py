@@ -23,6 +23,7 @@ from mog_assets.corpus import pushed
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.sources import source_name
+from mog_assets.resources import tracing
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotAllowed, NotFound
 from mog_assets.retrieval.methods import AUTO, Method, all_methods, check_trained, needs, parse, rankings
 from mog_assets.retrieval.phrases import phrases, quoted
@@ -273,7 +274,7 @@ class Project:
             # Each is asked of the documents that have what it quotes.
             options: dict[str, Any] = {"budget": budget, "k": k, "method": method, "corpora": corpora, "where": where}
             return [self.retrieve(question, **options, explain=explain) for question in questions]
-        with self._seeing() as (now, sight):
+        with tracing.span("retrieve", questions=len(questions), budget=budget, k=k), self._seeing() as (now, sight):
             retrieval = self._searching(now, sight, corpora, where, *questions[:1]).again(list(questions))
             if how.kind == AUTO:
                 how, because = retrieval.chosen
@@ -282,6 +283,7 @@ class Project:
             weights = how.of.weights(retrieval, how, explain)
             topics = reading.topics(retrieval, how, k or self.settings.k)
             why = retrieval.reasons(how, ranked) if explain else None
+            tracing.note(method=how.name, version=now.version, passages=len(ranked.rank))
             filtered = corpora is not None or bool(where) or not sight.whole
             results = [
                 Retrieved(
@@ -339,7 +341,7 @@ class Project:
         # Rules only put words before a question, which tell a reader nothing: it reads the question as it was asked.
         said = alone if self.settings.answering.reader == "openai" else question
         request = roles.AnswerRequest.of(Question("question", said, "open", "test", options=dict(options or {})))
-        with self._seeing() as (now, sight):
+        with tracing.span("ask", way=how.name), self._seeing() as (now, sight):
             retrieval = self._searching(now, sight, corpora, where, alone)
 
             def told(step: str, what: dict[str, Any]) -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import signal
 import socket
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from threading import Event
 from typing import Any, Protocol, TextIO
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from mog_assets.resources import tracing
 from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.terminal import escaped
 from mog_assets.serving.connections import Connections, protocol
 from mog_assets.serving.descriptors import BATCH
 from mog_assets.serving.limits import HEAD_BYTES, ServerOptions
@@ -147,13 +151,29 @@ class _Log(logging.StreamHandler[TextIO]):
         """A line that cannot be written (a full disk) is lost; telling so would fail, too."""
 
 
-def log_to_stderr() -> None:
+class _Json(logging.Formatter):
+    """A line of JSON for each record: time, level, message, what is known of the request, and its trace."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        row = {"time": moment, "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
+        if record.exc_info:
+            row["error"] = escaped(self.formatException(record.exc_info))
+        return json.dumps({**row, **getattr(record, "fields", {}), **tracing.ids()}, ensure_ascii=False)
+
+
+def log_to_stderr(form: str = "text") -> None:
     """Write the log to standard error, a line for each request, and warnings of libraries.
+
+    Args:
+        form: `text`, or `json`: an object on each line.
 
     Libraries log here and nowhere else: their own handlers import modules while they handle an error, which fails, and
     ends the server, when too many files are open.
     """
     handler = _Log(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
+    text = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
+    handler.setFormatter(_Json() if form == "json" else text)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     log.setLevel(logging.INFO)

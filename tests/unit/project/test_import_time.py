@@ -49,9 +49,9 @@ def heavy(modules):
     ("method", "needed", "not_needed"),
     [
         # The router weighs a vector of the question.
-        ("mog-paper", {"torch", "bm25s"}, {"qdrant_edge"}),
+        ("mog-paper", {"torch"}, {"qdrant_edge", "numba"}),
         pytest.param("dense-2", {"torch", "qdrant_edge"}, {"bm25s"}, marks=pytest.mark.full),
-        ("fixed-2", {"bm25s"}, {"torch", "qdrant_edge"}),
+        ("fixed-2", {"Stemmer"}, {"torch", "qdrant_edge", "bm25s", "numba"}),
         ("mix", {"lightgbm"}, set()),
     ],
 )
