@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -86,12 +88,13 @@ def _definitions(settings: Settings, host: Host) -> dg.Definitions:
         for r in recipes.values()
         for upstream in [theirs if r.outside == SOURCES else []]
     ]
+    job = partial(_job, names, settings.automation.run_tags)
     jobs = [
-        _job("build", [r for r in recipes.values() if r.partitioned and not r.on_demand], names),
-        _job("evaluate", evaluated(recipes), names),
+        job("build", [r for r in recipes.values() if r.partitioned and not r.on_demand]),
+        job("evaluate", evaluated(recipes)),
     ]
     if experiments := [r for r in recipes.values() if r.group == experiments_assets.GROUP]:
-        jobs.append(_job("experiments", experiments, names))
+        jobs.append(job("experiments", experiments))
     # The assets of another project are its own business.
     alone = dg.AssetSelection.assets(*map(names.key, recipes))
     target = dg.AssetSelection.all() if host.alone else alone
@@ -105,8 +108,9 @@ def _definitions(settings: Settings, host: Host) -> dg.Definitions:
     )
 
 
-def _job(name: str, recipes: Collection[Recipe], names: Names) -> Any:
-    return dg.define_asset_job(names.name(name), dg.AssetSelection.assets(*(names.key(r.key) for r in recipes)))
+def _job(names: Names, tags: Mapping[str, str], name: str, recipes: Collection[Recipe]) -> Any:
+    selected = dg.AssetSelection.assets(*(names.key(recipe.key) for recipe in recipes))
+    return dg.define_asset_job(names.name(name), selected, run_tags=tags)
 
 
 def _executor(name: str) -> dg.ExecutorDefinition:
@@ -227,7 +231,7 @@ def as_asset(
     # Whatever partitions those have: each corpus waits for all.
     whole = dg.AllPartitionMapping()
     upstream = [dg.AssetDep(dg.AssetKey(name.split("/")), partition_mapping=whole) for name in theirs]
-    key, resource = names.key(recipe.key), names.name("tools")
+    key, resource, automation = names.key(recipe.key), names.name("tools"), tools.settings.automation
 
     @dg.asset(
         key=key,
@@ -238,6 +242,9 @@ def as_asset(
         code_version=code_version(recipe, tools),
         automation_condition=condition,
         kinds=set(recipe.kinds),
+        owners=automation.owners,
+        metadata={"dagster/code_references": _code(recipe)},
+        freshness_policy=_freshness(automation.measured_within_hours) if recipe in evaluated({"": recipe}) else None,
         pool=recipe.pool,
         required_resource_keys={resource},
         check_specs=[
@@ -289,6 +296,20 @@ def as_asset(
         )
 
     return compute
+
+
+def _code(recipe: Recipe) -> dg.CodeReferencesMetadataValue:
+    """Where what builds an asset is written, for the link in Dagster's UI."""
+    build = recipe.build
+    while isinstance(build, partial):
+        build = build.func
+    code = inspect.unwrap(build).__code__
+    where = dg.LocalFileCodeReference(file_path=code.co_filename, line_number=code.co_firstlineno)
+    return dg.CodeReferencesMetadataValue(code_references=[where])
+
+
+def _freshness(hours: float | None) -> dg.FreshnessPolicy | None:
+    return None if hours is None else dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=hours))
 
 
 def _metadata(outcome: Materialised) -> dict[str, Any]:

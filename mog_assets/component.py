@@ -41,7 +41,7 @@ class _Scaffolder(dg.Scaffolder):
         dg.scaffold_component(request, _EXAMPLE)
 
 
-class MogAttributes(BaseModel):
+class RetrievalAttributes(BaseModel):
     """The keys of `mog.yaml`, `key_prefix` and `group_prefix`.
 
     They are taken as written, and checked when templates have been filled in, so that messages are those of `mog`.
@@ -60,7 +60,7 @@ class MogAttributes(BaseModel):
 
 @dg.scaffold_with(_Scaffolder)
 @dataclass(frozen=True)
-class MogAssets(dg.Component):
+class Retrieval(dg.Component):
     """Retrieval with a chunk size chosen per question: the asset graph of mog-assets over your documents.
 
     `attributes` are the keys of `mog.yaml`, `key_prefix` and `group_prefix`. Relative paths are relative to the folder
@@ -77,7 +77,7 @@ class MogAssets(dg.Component):
     @classmethod
     def get_model_cls(cls) -> type[BaseModel]:
         """The attributes of the YAML file."""
-        return MogAttributes
+        return RetrievalAttributes
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
@@ -85,7 +85,7 @@ class MogAssets(dg.Component):
         return dg.ComponentTypeSpec(produces=["asset", "asset_check", "job", "resource", "schedule", "sensor"])
 
     @classmethod
-    def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> MogAssets:
+    def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Retrieval:
         """The component of a YAML file.
 
         Args:

@@ -55,6 +55,7 @@ def automation_sensor(
         default_status=dg.DefaultSensorStatus(_status(settings)),
         minimum_interval_seconds=settings.automation.interval_seconds,
         emit_backfills=False,
+        run_tags=settings.automation.run_tags,
     )
 
 
@@ -70,7 +71,7 @@ def nightly(settings: Settings, evaluate: Any, recipes: dict[str, Recipe], names
             cron_schedule=settings.automation.nightly,
             execution_timezone=settings.automation.timezone,
             default_status=dg.DefaultScheduleStatus(_status(settings)),
-            tags={FORCE: "true"},
+            tags={**settings.automation.run_tags, FORCE: "true"},
         )
     ]
 

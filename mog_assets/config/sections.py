@@ -352,17 +352,26 @@ class DriftSettings(SettingsModel):
     training: float = Field(0.05, ge=0, le=1)
 
 
+# Somebody by e-mail, or a team, as Dagster names owners.
+_OWNER = r"^(team:[^\s:]+|[^@\s]+@[^@\s]+\.[^@\s]+)$"
+
+
 class AutomationSettings(SettingsModel):
     """Automation: how often corpora are checked for changes, and when everything is measured again.
 
     `nightly` is a cron expression of five fields in the time zone `timezone`; null disables the schedule. Unless
-    `enabled`, sensors and schedule stay off until you switch them on in the Dagster UI.
+    `enabled`, sensors and schedule stay off until you switch them on in the Dagster UI. `owners` are those of every
+    asset, `run_tags` of every run that a job, the schedule or the sensor starts. Assets that measure are not fresh any
+    more, in Dagster's sense, when they were last looked at more than `measured_within_hours` ago.
     """
 
     enabled: bool = True
     interval_seconds: Count = 30
     nightly: Annotated[str, AfterValidator(_cron)] | None = "0 3 * * *"
     timezone: Annotated[str, AfterValidator(_timezone)] = "UTC"
+    owners: list[Annotated[str, Field(pattern=_OWNER)]] = []
+    run_tags: dict[str, str] = {}
+    measured_within_hours: float | None = Field(None, gt=0, le=8760)
 
 
 class UseSettings(SettingsModel):

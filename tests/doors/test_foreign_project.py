@@ -18,7 +18,7 @@ from shared import ROOT, VARIABLES
 
 import mog_assets
 from mog_assets import config, plan
-from mog_assets.component import MogAssets, MogAttributes
+from mog_assets.component import Retrieval, RetrievalAttributes
 from mog_assets.names import Names
 from mog_assets.resources.errors import ConfigError
 from mog_assets.resources.store import Store
@@ -66,7 +66,7 @@ defs = dg.Definitions.merge(
 )
 """
 COMPONENT = """\
-type: mog_assets.component.MogAssets
+type: mog_assets.Retrieval
 attributes:
   key_prefix: yaml
   home: home
@@ -350,7 +350,8 @@ def test_a_run_of_their_executor_builds_our_assets(theirs):
 
 def test_the_project_on_the_page_loads(theirs):
     text = (ROOT / "docs" / "dagster.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    code, behind = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert '"mog_tools"' in behind
     (theirs.package / "shown.py").write_text(code, encoding="utf-8")
     defs = importlib.import_module("theirs.shown").defs
     above = dg.AssetSelection.assets("announcement").upstream().resolve(defs.resolve_asset_graph())
@@ -483,12 +484,12 @@ def test_a_mistake_in_the_yaml_is_reported_as_in_mog_yaml(theirs, old, new, expe
 
 def test_a_component_without_attributes_says_what_is_missing(theirs):
     with pytest.raises(Exception) as caught:  # noqa: PT011
-        loaded(theirs, "type: mog_assets.component.MogAssets\n")
+        loaded(theirs, "type: mog_assets.Retrieval\n")
     assert "defs.yaml: corpora: expected a value, got none" in message(caught.value)
 
 
 def test_the_schema_takes_what_the_documentation_shows_and_refuses_an_unknown_key():
-    schema = jsonschema.Draft202012Validator(MogAttributes.model_json_schema())
+    schema = jsonschema.Draft202012Validator(RetrievalAttributes.model_json_schema())
     permissions = jsonschema.Draft202012Validator(PermissionSettings.model_json_schema())
     corpora = {"corpora": {"handbook": {"path": "docs"}}}
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
@@ -501,7 +502,7 @@ def test_the_schema_takes_what_the_documentation_shows_and_refuses_an_unknown_ke
     short = {"chunker": "sentences", "key_prefix": ["a"], "levels": "{{ env.LEVELS }}", "retriever": "{{ env.R }}"}
     assert list(schema.iter_errors({**corpora, **short})) == []
     # Dagster makes an example of every schema that it knows of when it loads a project.
-    assert "key_prefix: mog" in generate_sample_yaml("x", MogAttributes.model_json_schema())
+    assert "key_prefix: mog" in generate_sample_yaml("x", RetrievalAttributes.model_json_schema())
     every = {name: part for name, part in schema.schema.items() if name != "examples"}
     assert "question_sets:" in generate_sample_yaml("x", every)
     for wrong in ({"levls": 3}, {"levels": "three"}, {"key_prefix": 5}, {"chunker": 5}):
@@ -510,8 +511,8 @@ def test_the_schema_takes_what_the_documentation_shows_and_refuses_an_unknown_ke
 
 def test_the_component_is_registered_for_dagster_tools():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert 'registry_modules"]\nmog_assets = "mog_assets.component"' in text
-    assert MogAssets.get_model_cls() is MogAttributes
+    assert 'registry_modules"]\nmog_assets = "mog_assets"\n' in text
+    assert Retrieval.get_model_cls() is RetrievalAttributes
 
 
 @pytest.mark.skipif(not (find_spec("create_dagster") and find_spec("dagster_dg_cli")), reason="`dg` is not installed")
@@ -536,8 +537,8 @@ def test_dg_lists_scaffolds_and_checks_the_component_in_a_project_of_create_dags
     assert code == 0, said
     project = tmp_path / "theirs"
     code, said = call("dagster_dg_cli.cli", "list", "components", "--json", cwd=project)
-    assert code == 0 and "mog_assets.component.MogAssets" in said, said
-    code, said = call("dagster_dg_cli.cli", "scaffold", "defs", "mog_assets.component.MogAssets", "search", cwd=project)
+    assert code == 0 and "mog_assets.Retrieval" in said, said
+    code, said = call("dagster_dg_cli.cli", "scaffold", "defs", "mog_assets.Retrieval", "search", cwd=project)
     assert code == 0, said
     code, said = call("dagster_dg_cli.cli", "check", "defs", cwd=project)
     assert code == 0, said
