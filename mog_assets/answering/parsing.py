@@ -12,6 +12,8 @@ from mog_assets.replies import Unparsable, agreed, decode, only, said, shown, wh
 
 V = TypeVar("V", bound=str)
 
+# The key of an answer that names the documents it rests on.
+CITED = "documents"
 MAX_QUERY_CHARS = 1_000
 
 
@@ -71,6 +73,19 @@ def text_answer(text: str) -> str:
     if not objects:
         return whole(text, "answer")
     return worded(agreed([o["answer"] for o in objects if "answer" in o], "answer"), "answer")
+
+
+def cited(text: str, count: int) -> list[int]:
+    """The numbers of the documents that an answer rests on, as a model says: from 1 to `count`, each once.
+
+    Numbers of documents that there are not are left out. Empty if the output says nothing of the kind.
+    """
+    try:
+        objects = decode(said(text))
+    except Unparsable:
+        return []
+    named: list[Any] = next((o[CITED] for o in reversed(objects) if isinstance(o.get(CITED), list)), [])
+    return list(dict.fromkeys(n for n in named if type(n) is int and 1 <= n <= count))
 
 
 def extraction(text: str) -> str:

@@ -109,16 +109,17 @@ def _answer(request: AnswerRequest, answer: str) -> list[Piece]:
     return [("answer", spelled if spelled == answer else f"{answer}. {spelled}")]
 
 
-def _form(request: AnswerRequest) -> str:
+def _form(request: AnswerRequest, cites: bool) -> str:
     name = "form_choice" if request.options else "form_open"
-    form = load_prompt(name)
-    return f"[{name} {form.version}]\n{fill(form.parts[0], {'letters': ', '.join(request.options)})}"
+    form, words = load_prompt(name), {"letters": ", ".join(request.options), "cited": _CITED[0] if cites else ""}
+    return f"[{name} {form.version}]\n{fill(form.parts[0], words)}"
 
 
-def _answered(request: AnswerRequest) -> tuple[Mapping[str, str], Form]:
-    """The form of an answer, in the words of the prompt and as a schema."""
+def _answered(request: AnswerRequest, cites: bool) -> tuple[Mapping[str, str], Form]:
+    """The form of an answer, in the words of the prompt and as a schema; `cites` asks for the documents it rests on."""
     key, value = ("answer_choice", {"type": "string", "enum": list(request.options)}) if request.options else _OPEN
-    return {"form": _form(request)}, Form("answer", {"step_by_step_thinking": {"type": "string"}, key: value})
+    properties = {"step_by_step_thinking": {"type": "string"}, key: value, **(_CITED[1] if cites else {})}
+    return {"form": _form(request, cites)}, Form("answer", properties)
 
 
 def _verdict(vocabulary: Sequence[str]) -> Form:
@@ -126,6 +127,10 @@ def _verdict(vocabulary: Sequence[str]) -> Form:
 
 
 _OPEN = ("answer", {"type": "string"})
+_CITED = (
+    ', "documents": [the numbers of the documents that the answer rests on]',
+    {parsing.CITED: {"type": "array", "items": {"type": "integer"}}},
+)
 _QUERY = Form("query", {"query": {"type": "string"}})
 _MARKS = Form("marks", {name: {"type": "number"} for name in ("correctness", "completeness", "relevance")})
 
@@ -154,7 +159,8 @@ class Prompted:
     def answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
         """See `Roles.answer`."""
         pieces = {"documents": _documents(passages), "thoughts": _numbered("thought", thoughts)}
-        return self._call("answer", request, pieces, lambda text: _parse_answer(text, request), *_answered(request))
+        form = _answered(request, cites=bool(passages))
+        return self._call("answer", request, pieces, lambda text: _parse_answer(text, request), *form)
 
     def think(
         self, request: AnswerRequest, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()
@@ -176,7 +182,8 @@ class Prompted:
     def reduce(self, request: AnswerRequest, extractions: Sequence[str]) -> Reply[str]:
         """See `Roles.reduce`."""
         pieces = {"extractions": _numbered("extraction", extractions)}
-        return self._call("reduce", request, pieces, lambda text: _parse_answer(text, request), *_answered(request))
+        form = _answered(request, cites=False)
+        return self._call("reduce", request, pieces, lambda text: _parse_answer(text, request), *form)
 
     def grade_usefulness(self, request: AnswerRequest, answer: str) -> Reply[Usefulness]:
         """See `Roles.grade_usefulness`."""

@@ -198,8 +198,7 @@ class _Shape:
 
 def _written(answer: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> list[str]:
     """The parts of a text: the answer, and the list of what it is based on."""
-    likeliest = answer["likeliest"]
-    cited = _cited(likeliest, sources)
+    likeliest, cited = answer["likeliest"], answer["cited"]
     mark = "".join(f" [{number}]" for number in cited)
     if answer["answer"] is not None:
         text = f"{_shown(answer['answer'])}{mark}"
@@ -213,18 +212,6 @@ def _written(answer: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) ->
     listed = [source for source in sources if source["n"] in cited] or sources
     links = "\n".join(f"{source['n']}. [{_plain(source['title'])}]({source['url']})" for source in listed)
     return [text, f"\n\n{links}"] if links else [text]
-
-
-def _cited(likeliest: Mapping[str, Any] | None, sources: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The number of the passage in which an answer stands; nothing if none is known to have it."""
-    if likeliest is None:
-        return []
-    for source in sources:
-        for span in source["spans"]:
-            same = (span["corpus"], span["doc"]) == (likeliest["corpus"], likeliest["doc"])
-            if same and span["start"] <= likeliest["answer_start"] and likeliest["answer_end"] <= span["end"]:
-                return [source["n"]]
-    return []
 
 
 def _shown(text: str) -> str:

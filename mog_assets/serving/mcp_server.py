@@ -92,6 +92,7 @@ class Answered(BaseModel):
     likeliest: Result | None
     method: str
     passages: list[Result]
+    cited: list[str] = Field(description="Ids of the passages that the answer rests on, if it is known.")
 
 
 class Note(BaseModel):
@@ -202,6 +203,7 @@ class Agents:
                 likeliest=None if best is None else _sentence(best, with_url),
                 method=reply.method,
                 passages=passages,
+                cited=[passages[number - 1].id for number in reply.cited],
             )
 
         return await _told(self._answers, work)

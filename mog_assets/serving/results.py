@@ -147,6 +147,8 @@ class Answer:
         reader: Name and version of what read the passages.
         passages: What the answer is based on, best first.
         version: See `Retrieved`.
+        cited: Numbers, from 1, of the passages that the answer rests on: the one in which it stands, or those that a
+            language model names; empty if it is not known.
         probability: That the likeliest answer is right, in [0, 1], whether it is shown or not; None if the reader gives
             none.
         likeliest: The sentence in which it stands; None if it stands in no passage.
@@ -163,6 +165,7 @@ class Answer:
     reader: str
     passages: list[Passage]
     version: str
+    cited: list[int] = field(default_factory=list)
     probability: float | None = None
     likeliest: Likeliest | None = None
     auto: str | None = None
@@ -174,7 +177,8 @@ class Answer:
         """As JSON values."""
         names = ("question", "answer", "failure", "method", "reader", "version")
         content = {name: getattr(self, name) for name in names}
-        rest = {name: getattr(self, name) for name in ("probability", "auto", "weights", "parameters", "details")}
+        names = ("cited", "probability", "auto", "weights", "parameters", "details")
+        rest = {name: getattr(self, name) for name in names}
         likeliest = None if self.likeliest is None else self.likeliest.to_json()
         return {**content, "passages": [p.to_json() for p in self.passages], "likeliest": likeliest, **rest}
 

@@ -130,7 +130,7 @@ def test_no_text_of_a_document_makes_a_chat_program_fetch_something():
     }
     place = {"corpus": "c", "doc": "d", "answer_start": 0, "answer_end": 9, "sentence": image}
     for answer in (image, None):
-        text = "".join(_written({"answer": answer, "likeliest": place, "failure": ""}, [source]))
+        text = "".join(_written({"answer": answer, "cited": [1], "likeliest": place, "failure": ""}, [source]))
         assert r"Wait \![x](" in text and r"\<img" in text and "[1]" in text
         assert not re.search(r"(?<!\\)(?:<|!\[)", text)
 
@@ -151,7 +151,9 @@ def test_a_language_model_writes_the_follow_up_and_the_answer(sample_project, tm
         prompts.append(text)
         if "[standalone" in text:
             return json.dumps({"query": "How many years does white rot of onions persist in soil?"})
-        return json.dumps({"step_by_step_thinking": "The document says so.", "answer": "Fifteen years or more."})
+        said = {"step_by_step_thinking": "The document says so.", "answer": "Fifteen years or more."}
+        # A document that there is not is not cited, and none twice.
+        return json.dumps({**said, "documents": [2, 1, 2, 99, "3", True, -1]})
 
     values = yaml.safe_load(sample_project.config.read_text(encoding="utf-8"))
     values |= {"home": str(sample_project.home), "answering": {"reader": "openai"}, "llm": {"model": "m"}}
@@ -165,8 +167,9 @@ def test_a_language_model_writes_the_follow_up_and_the_answer(sample_project, tm
             with client_of(started) as client:
                 content, last = streamed(client, said(FIRST, "When they swell.", FOLLOW_UP))
                 assert last.question == "How many years does white rot of onions persist in soil?"
-                assert content.startswith("Fifteen years or more.\n\n1. [")
-                resolved(started, content, last.sources)
+                assert content.startswith("Fifteen years or more. [2] [1]\n\n1. [")
+                assert len(resolved(started, content, last.sources)) == 2
+                assert len(content.splitlines()) == 4
                 (written,) = [text for text in prompts if "[standalone" in text]
                 assert all(part in written for part in (FIRST, "When they swell.", FOLLOW_UP))
                 # One that gives no question is an error, and not an answer to something else.
