@@ -44,7 +44,8 @@ def atomic(
         try:
             yield temporary
             with temporary.open("rb") as stream:
-                if private:
+                # On Windows, files belong to the rights of their folder.
+                if private and hasattr(os, "fchmod"):
                     os.fchmod(stream.fileno(), stat.S_IRUSR | stat.S_IWUSR)
                 os.fsync(stream.fileno())
         # Writers raise OSError, or their library's own error.

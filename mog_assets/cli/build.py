@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from mog_assets import config
-from mog_assets.cli.common import FAILED, config_option, echo, guarded, settings_of
+from mog_assets.cli.common import FAILED, check_builds_here, config_option, echo, guarded, settings_of
 from mog_assets.cli.documents import print_skipped
 from mog_assets.cli.measure import print_leaderboard
 from mog_assets.cli.questions import print_question_sets
@@ -63,6 +63,7 @@ def run(
 
     Without --select or --all: what the results and the configured methods need.
     """
+    check_builds_here("run")
     settings = settings_of(path)
     chosen = _selected(settings, select, every)
     stoppable(lambda: _run(settings, corpora, chosen, force, as_json), settings.home, "mog run")
@@ -243,6 +244,7 @@ def ui(path: str | None, port: int, host: str, workspace: Path | None) -> None:
 
     With MOG_API_KEY set, a browser asks for it, as the password of any user. Without it, only this machine is served.
     """
+    check_builds_here("ui")
     from mog_assets.cli.ui import serve
     from mog_assets.serving import access, server
 

@@ -75,6 +75,19 @@ def settings_of(path: str | None) -> config.Settings:
     return config.load()
 
 
+def check_builds_here(command: str) -> None:
+    """Check that this system can limit and end processes, as reading hostile documents and Dagster's runs need it.
+
+    Raises:
+        MogError: it cannot: Windows.
+    """
+    if not hasattr(os, "killpg"):
+        raise MogError(
+            f"`mog {command}`: expected Linux or macOS, got a system without process groups: run it in WSL or a "
+            "container (docs/deploy.md); what it built answers questions here"
+        )
+
+
 UNMEASURED = (
     "this project has no question set with a test split, so nothing is measured: name one under "
     "question_sets.NAME.test, then run `mog run`"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import shutil
 import sys
 import tempfile
@@ -417,6 +416,10 @@ def dagster(settings: Settings | None = None) -> Iterator[Finding]:
 
 def open_files() -> Iterator[Finding]:
     """Check how many files a process may open, and how many connections of `mog serve` that leaves room for."""
+    if not descriptors.LIMITED:
+        return
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     fit, wanted = descriptors.fitting(descriptors.CONNECTIONS), descriptors.needed(descriptors.CONNECTIONS)
     said = "no limit" if soft == resource.RLIM_INFINITY else f"{soft:,} per process"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import resource
+from importlib.util import find_spec
 
 from mog_assets.resources.errors import MogError
 
@@ -21,6 +21,10 @@ _FILES = 128
 _PROJECT = 32
 
 
+# Windows has no limit of open files that would matter here, and no module that tells one.
+LIMITED = find_spec("resource") is not None
+
+
 def needed(connections: int, project: int = _PROJECT) -> int:
     """Descriptors for so many connections.
 
@@ -34,6 +38,10 @@ def needed(connections: int, project: int = _PROJECT) -> int:
 
 def fitting(connections: int, project: int = _PROJECT) -> int:
     """How many of these connections the hard limit of open files leaves room for; 0 or less if none."""
+    if not LIMITED:
+        return connections
+    import resource
+
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     most = connections if hard == resource.RLIM_INFINITY else hard - needed(0, project)
     return min(connections, most)
@@ -45,6 +53,10 @@ def reserve(connections: int) -> int:
     Raises:
         MogError: the hard limit leaves room for next to none.
     """
+    if not LIMITED:
+        return connections
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         project = len(os.listdir("/dev/fd"))
