@@ -26,6 +26,7 @@ import click
 
 import mog_assets
 from mog_assets import markdown
+from mog_assets.answering import conversation
 from mog_assets.chunking.sentences import units
 from mog_assets.questions.marks import f1
 from mog_assets.reader.calibration import RIGHT
@@ -36,10 +37,11 @@ from mog_assets.text.terms import terms_of
 PACKAGES = {"sqlite3": "sqlite3-doc", "git-doc": "git-doc"}
 DOC = Path("/usr/share/doc")
 QUESTIONS = Path(__file__).with_suffix(".jsonl")
+FOLLOW_UPS = QUESTIONS.with_name("manuals-followups.jsonl")
 BUDGET, PIECE = 4000, 500
 LEVELS = range(1, 6)
 NEEDED = ["documents", "tokens", "statistics", "mentions", "names"]
-NEEDED += ["corpus_registry", "method"]
+NEEDED += ["corpus_registry", "method", "neighbours"]
 NEEDED += [f"{kind}/level_{level}" for kind in ("chunks", "bm25", "embeddings") for level in LEVELS]
 Place = tuple[str, str, int, int]
 """Corpus, document, first character, one after the last."""
@@ -151,6 +153,22 @@ def by_ripgrep(
     return search
 
 
+def follow_ups(search: Callable[[str], list[list[Place]]], right: dict[str, list[Place]]) -> None:
+    """Print how often a follow-up finds the right passage, as it is asked and made to stand alone."""
+    pairs = [json.loads(line) for line in FOLLOW_UPS.read_text(encoding="utf-8").splitlines()]
+    ways: dict[str, Callable[[str, str], str]] = {
+        "as asked": lambda first, follow_up: follow_up,
+        "after the question before": lambda first, follow_up: f"{first} {follow_up}",
+        "made to stand alone": lambda first, follow_up: conversation.standalone(follow_up, [first]),
+    }
+    for name, way in ways.items():
+        ranks = [rank(search(way(pair["first"], pair["follow_up"])), right[pair["gold"]]) for pair in pairs]
+        counts = [sum(r is not None and r <= most for r in ranks) for most in (1, 5, len(pairs) * BUDGET)]
+        print(
+            f"{len(pairs)} follow-ups, {name}: first {counts[0]}, among five {counts[1]}, within {BUDGET} {counts[2]}"
+        )
+
+
 @click.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--pages", type=int, help="Further pages beside those of the questions, drawn at random. [default: all]")
@@ -177,6 +195,7 @@ def main(folder: Path, pages: int | None, show: bool) -> None:
             name: {question: rank(search(question), found) for question, found in right.items()}
             for name, search in ways.items()
         }
+        follow_ups(searched(project, "fused"), right)
         answers = {q["question"]: project.ask(q["question"], method="fused -> one-step") for q in questions}
     kinds = {q["question"]: q["kind"] for q in answerable}
     rows = []

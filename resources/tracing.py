@@ -24,6 +24,8 @@ T = TypeVar("T")
 EXPORTER = "OTEL_TRACES_EXPORTER"
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_TIMEOUTS = ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
+_SECONDS = 2
 _NONE: AbstractContextManager[None] = nullcontext()
 
 
@@ -136,7 +138,9 @@ def start() -> None:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-            processor: Any = BatchSpanProcessor(OTLPSpanExporter())
+            # A collector that is away must not keep a command for long.
+            patience = None if any(map(os.environ.get, _TIMEOUTS)) else _SECONDS
+            processor: Any = BatchSpanProcessor(OTLPSpanExporter(timeout=patience))
         else:
             processor = Printed(sys.stderr)
     os.environ.setdefault("OTEL_SERVICE_NAME", extras.DISTRIBUTION)

@@ -71,6 +71,10 @@ class AskBody(Searched):
     stream: bool = Field(False, description="Answer with server-sent events; so does `Accept: text/event-stream`.")
 
 
+# What asks again and again whether the server is well.
+_WATCHED = ("/healthz", "/readyz", "/metrics")
+
+
 def app(project: Any, options: ServerOptions | None = None) -> FastAPI:
     """The application for an open project. Its `state.serving.stopping` is to be set when the server is stopped."""
     options = options or ServerOptions()
@@ -91,7 +95,13 @@ def app(project: Any, options: ServerOptions | None = None) -> FastAPI:
         version=metadata.version("mog-assets"),
         description="Passages and answers from a project's documents.",
         # Spans, if `mog_assets.resources.tracing` collects any; metrics and logs are our own.
-        telemetry={"auto_configure": False, "metrics": False, "logs": False, "operation_spans": False},
+        telemetry={
+            "auto_configure": False,
+            "metrics": False,
+            "logs": False,
+            "operation_spans": False,
+            "exclude": lambda scope: scope["path"] in _WATCHED,
+        },
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
