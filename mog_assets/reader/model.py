@@ -83,7 +83,8 @@ class Reader:
 
     @cached_property
     def _spans(self) -> SpanReader:
-        from mog_assets.reader.spans import SpanReader
+        with extras.needed(f"{_SETTING}: neural"):
+            from mog_assets.reader.spans import SpanReader
 
         return SpanReader(source(), self._checked[0])
 
@@ -133,7 +134,7 @@ def _checked(data: bytes, where: str) -> tuple[dict[str, np.ndarray], dict[str, 
         raise MogError(f"{_SETTING}: {where}: {wanted}, got a damaged file ({error}): {remedy}") from error
     if not isinstance(facts, dict) or facts.get("reader") != VERSION:
         raise MogError(f"{_SETTING}: {where}: {wanted}, got another file: {remedy}")
-    with extras.needed(_SETTING):
+    with extras.needed(f"{_SETTING}: neural"):
         from mog_assets.reader import network
 
     shapes = network.shapes(source())

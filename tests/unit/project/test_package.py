@@ -130,6 +130,13 @@ def test_without_any_extra_questions_get_the_passages_that_they_get_with_all(cor
 
 
 @pytest.mark.full
+def test_without_any_extra_an_answer_by_the_reader_of_this_machine_says_what_it_needs(core, built):
+    done = run(built, [core / "bin" / "mog", "ask", "How far away is the moon?"])
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr == "mog: answering.reader: neural needs the package torch: pip install 'mog-assets[local]'\n"
+
+
+@pytest.mark.full
 def test_without_any_extra_the_packages_are_few_and_fit_together(core):
     files = [path for path in (core / "lib").rglob("*") if path.is_file() and not path.is_symlink()]
     assert sum(path.stat().st_size for path in files) < MOST_MIB << 20
