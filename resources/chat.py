@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, TypedDict
 
@@ -130,8 +130,10 @@ class SpendCapReached(MogError):
 class LanguageModel(Protocol):
     """Anything that completes a chat."""
 
-    def complete(self, messages: Sequence[Message], form: Form | None = None) -> Completion:
-        """Answer a chat, in a form if the endpoint can be told one.
+    def complete(
+        self, messages: Sequence[Message], form: Form | None = None, heard: Callable[[str], object] | None = None
+    ) -> Completion:
+        """Answer a chat, in a form if the endpoint can be told one; `heard` is called with pieces of the answer.
 
         Raises:
             MogError: the model cannot be reached, refused, or gave no usable answer.

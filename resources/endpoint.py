@@ -17,6 +17,7 @@ from pydantic import BaseModel, NonNegativeInt, ValidationError
 from mog_assets.resources import tracing
 from mog_assets.resources.chat import Completion, LlmSettings, Message, RequestFailed
 from mog_assets.resources.chat_parameters import refused
+from mog_assets.resources.chat_stream import MEDIA_TYPE, PARAMETERS, Streamed
 from mog_assets.resources.errors import MogError
 
 _DEFAULT_URL = "https://api.openai.com/v1"
@@ -31,6 +32,8 @@ _ENVELOPE_BYTES = 2**20
 PASSING = (408, 409, 425, 429)
 NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
 
+# Called with each piece of an answer when it arrives.
+Heard = Callable[[str], object]
 # Called with input tokens, output tokens and USD, also for answers that cannot be used.
 Charge = Callable[[int, int, float], None]
 
@@ -61,6 +64,8 @@ class Endpoint:
 
     def __init__(self, settings: LlmSettings) -> None:
         self.settings = settings
+        # False once the endpoint did not take what asks for an answer in pieces.
+        self._streams = True
 
     @cached_property
     def address(self) -> str:
@@ -101,7 +106,12 @@ class Endpoint:
         return openai.OpenAI(api_key=key, base_url=self._base_url, max_retries=0, timeout=self.settings.timeout)
 
     def call(
-        self, messages: Sequence[Message], parameters: Mapping[str, Any], deadline: float, charge: Charge
+        self,
+        messages: Sequence[Message],
+        parameters: Mapping[str, Any],
+        deadline: float,
+        charge: Charge,
+        heard: Heard | None = None,
     ) -> Completion:
         """Send a chat once.
 
@@ -110,6 +120,7 @@ class Endpoint:
             parameters: Further request parameters, by name.
             deadline: Value of `time.monotonic` by which the answer must be complete.
             charge: Called with the cost of the answer, even if it cannot be used.
+            heard: Called with each piece of the answer; with all of it, where the endpoint sends no pieces.
 
         Raises:
             Again: it failed for a temporary reason.
@@ -118,7 +129,13 @@ class Endpoint:
             MogError: no request can succeed.
         """
         started = time.monotonic()
-        body = self._post(messages, parameters, deadline)
+        pieces: list[str] = []
+
+        def hear(piece: str) -> None:
+            pieces.append(piece)
+            heard and heard(piece)
+
+        body = self._answered(messages, parameters, deadline, None if heard is None else hear)
         seconds = time.monotonic() - started
         try:
             answer = _Answer.model_validate_json(body)
@@ -132,6 +149,8 @@ class Endpoint:
         ) / 1_000_000
         charge(usage.prompt_tokens, usage.completion_tokens, cost)
         text, model, reason = self._text(answer)
+        if heard is not None and not pieces:
+            heard(text)
         return Completion(
             text=text,
             model=model,
@@ -165,12 +184,30 @@ class Endpoint:
             raise self._too_long()
         return text, answer.model or self.settings.model, reason
 
-    def _post(self, messages: Sequence[Message], parameters: Mapping[str, Any], deadline: float) -> bytes:
+    def _answered(
+        self, messages: Sequence[Message], parameters: Mapping[str, Any], deadline: float, heard: Heard | None
+    ) -> bytes:
+        if heard is not None and self._streams:
+            try:
+                return self._post(messages, {**parameters, **PARAMETERS}, deadline, heard)
+            except ParameterRefused as refusal:
+                if refusal.name not in PARAMETERS:
+                    raise
+                self._streams = False
+        return self._post(messages, parameters, deadline)
+
+    def _post(
+        self,
+        messages: Sequence[Message],
+        parameters: Mapping[str, Any],
+        deadline: float,
+        heard: Heard | None = None,
+    ) -> bytes:
         import httpx2
         import openai
 
         fault: Exception
-        body = bytearray()
+        body, streamed = bytearray(), Streamed()
         left = max(deadline - time.monotonic(), 0.001)
         try:
             with self._client.chat.completions.with_streaming_response.create(
@@ -180,14 +217,21 @@ class Endpoint:
                 extra_headers=tracing.headers(),
                 **parameters,
             ) as response:
+                pieces = heard if response.headers.get("content-type", "").startswith(MEDIA_TYPE) else None
                 # The client's timeout covers single reads: an answer sent byte by byte could take for ever.
                 for part in response.iter_bytes():
                     body += part
+                    if pieces is not None and (text := _fed(streamed, part)):
+                        pieces(text)
                     if len(body) > _BYTES_PER_CHAR * self._most_chars + _ENVELOPE_BYTES:
                         raise self._too_long()
                     if time.monotonic() > deadline:
                         raise Again(f"no complete answer within {left:.3g} s")
-            return bytes(body)
+            if pieces is None:
+                return bytes(body)
+            if not streamed.ended:
+                raise Again("the answer was cut off")
+            return streamed.body
         except openai.APIStatusError as error:
             fault = self._status_fault(error, parameters)
         except (openai.APITimeoutError, httpx2.TimeoutException):
@@ -292,3 +336,10 @@ class _Answer(BaseModel):
     model: str | None = None
     usage: _Usage | None = None
     error: Any = None
+
+
+def _fed(streamed: Streamed, part: bytes) -> str:
+    try:
+        return streamed.feed(part)
+    except ValueError as error:
+        raise Again(f"expected an answer in pieces, got another body ({error!r:.100})") from None

@@ -34,7 +34,7 @@ from mog_assets.resources.chat import (
 )
 from mog_assets.resources.chat_cache import ChatCache
 from mog_assets.resources.chat_parameters import FORMAT, Parameters
-from mog_assets.resources.endpoint import Again, Endpoint, ParameterRefused
+from mog_assets.resources.endpoint import Again, Endpoint, Heard, ParameterRefused
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.progress import Advance
 from mog_assets.resources.store import digest
@@ -131,15 +131,21 @@ class OpenAIModel:
             wanted[FORMAT] = None
         return Parameters(wanted, f"{settings.model} at {self.endpoint}", self.cache.folder)
 
-    def complete(self, messages: Sequence[Message], form: Form | None = None) -> Completion:
+    def complete(self, messages: Sequence[Message], form: Form | None = None, heard: Heard | None = None) -> Completion:
         """Answer a chat, from the cache if it was asked before; in a form if the endpoint accepts one.
+
+        Args:
+            messages: The chat.
+            form: Of the answer.
+            heard: Called with each piece of the answer when it arrives. An answer that breaks off after its first piece
+                is not asked for again: what was heard cannot be taken back.
 
         Raises:
             RequestFailed: the model refused, gave no usable answer, or every attempt failed.
             SpendCapReached: the answer is not in the cache and `llm.budget_usd` is spent.
             MogError: no request can succeed: key, model, endpoint or cache cannot be used.
         """
-        return self._complete_once(messages, form)
+        return self._complete_once(messages, form, heard)
 
     def complete_many(
         self, requests: Sequence[Sequence[Message]], advance: Advance | None = None, form: Form | None = None
@@ -199,7 +205,7 @@ class OpenAIModel:
         self._count(cached=sum(times[key] - 1 for key, answer in answers.items() if isinstance(answer, Completion)))
         return results
 
-    def _complete_once(self, messages: Sequence[Message], form: Form | None) -> Completion:
+    def _complete_once(self, messages: Sequence[Message], form: Form | None, heard: Heard | None = None) -> Completion:
         # Parameters may change while a request is in progress: its messages identify it.
         chat = digest(list(messages), form and form.response_format)
         with self._lock:
@@ -209,9 +215,10 @@ class OpenAIModel:
         if other is not None:
             completion = replace(other.result(), cached=True)
             self._count(cached=1)
+            heard and heard(completion.text)
             return completion
         try:
-            completion = self._cached_or_asked(messages, form)
+            completion = self._cached_or_asked(messages, form, heard)
             mine.set_result(completion)
             return completion
         except BaseException as error:
@@ -221,7 +228,7 @@ class OpenAIModel:
             with self._lock:
                 del self._under_way[chat]
 
-    def _cached_or_asked(self, messages: Sequence[Message], form: Form | None) -> Completion:
+    def _cached_or_asked(self, messages: Sequence[Message], form: Form | None, heard: Heard | None) -> Completion:
         """The answer for the parameters that the model accepts; after each rejection, looked up or asked again."""
         while True:
             ways = self._ways(form)
@@ -229,9 +236,10 @@ class OpenAIModel:
             stored = self.cache.find(keys)
             if completion := next((stored[key] for key in keys if key in stored), None):
                 self._count(cached=1)
+                heard and heard(completion.text)
                 return completion
             try:
-                return self._ask(keys[0], messages, ways[0])
+                return self._ask(keys[0], messages, ways[0], heard)
             except ParameterRefused as refusal:
                 # Each rejection removes a name for good, so the loop ends.
                 self._learn(refusal)
@@ -256,7 +264,7 @@ class OpenAIModel:
                 refusal.said,
             )
 
-    def _ask(self, key: str, messages: Sequence[Message], sent: Mapping[str, Any]) -> Completion:
+    def _ask(self, key: str, messages: Sequence[Message], sent: Mapping[str, Any], heard: Heard | None) -> Completion:
         with self._slots:
             seconds = self.settings.attempts * self.settings.timeout
             attempts = tenacity.Retrying(
@@ -266,7 +274,7 @@ class OpenAIModel:
                 before_sleep=lambda state: self._count(retries=1),
             )
             try:
-                completion = attempts(self._call, messages, sent, time.monotonic() + seconds)
+                completion = attempts(self._call, messages, sent, time.monotonic() + seconds, heard)
             except tenacity.RetryError as error:
                 last = error.last_attempt
                 self._count(unanswered=1)
@@ -293,20 +301,34 @@ class OpenAIModel:
         wait = getattr(state.outcome.exception(), "wait", None)
         return self._jitter(state) + (wait or 0)
 
-    def _call(self, messages: Sequence[Message], sent: Mapping[str, Any], deadline: float) -> Completion:
+    def _call(
+        self, messages: Sequence[Message], sent: Mapping[str, Any], deadline: float, heard: Heard | None
+    ) -> Completion:
         if self.settings.budget_usd is not None and self.tally.usd >= self.settings.budget_usd:
             raise self._cap_reached()
         self._count(calls=1)
         limit = min(time.monotonic() + self.settings.timeout, deadline)
         model = self.settings.model
         asked = {"gen_ai__operation__name": "chat", "gen_ai__request__model": model}
+        begun: list[str] = []
+
+        def hear(piece: str) -> None:
+            begun.append(piece)
+            heard and heard(piece)
+
         with tracing.span(f"chat {model}", **asked, server__address=self.endpoint):
-            completion = self._http.call(
-                messages,
-                sent,
-                limit,
-                lambda read, written, usd: self._count(tokens_in=read, tokens_out=written, usd=usd),
-            )
+            try:
+                completion = self._http.call(
+                    messages,
+                    sent,
+                    limit,
+                    lambda read, written, usd: self._count(tokens_in=read, tokens_out=written, usd=usd),
+                    None if heard is None else hear,
+                )
+            except Again as error:
+                if not begun:
+                    raise
+                raise NoResponse(f"llm: the answer of {model} broke off after it had begun ({error})") from None
             used = {"input": completion.tokens_in, "output": completion.tokens_out}
             tracing.note(**{f"gen_ai__usage__{side}_tokens": count for side, count in used.items()})
             return completion

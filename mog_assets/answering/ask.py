@@ -31,6 +31,8 @@ from mog_assets.resources.store import digest
 from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.tools import Tools
 
+# Their first answer is the last one: it can be shown while it is written.
+ANSWERS_ONCE = ("cot", "one-step")
 # About 80 MB for vectors of size 384.
 _REMEMBERED = 100_000
 
@@ -147,7 +149,11 @@ def answer(
     if how.retrieval is not None:
         retrieve = _replaced(retrieve_by(how.retrieval, retrieval), queries or {})
         options["topics"] = how.retrieval.topics
-    means = Means(traced(reader(tools)), retrieve, side_by_side(tools))
+    roles = reader(tools)
+    if tell is not None and isinstance(roles, Prompted) and how.way in ANSWERS_ONCE:
+        heard = tell
+        roles = replace(roles, heard=lambda text: heard("token", {"text": text}))
+    means = Means(traced(roles), retrieve, side_by_side(tools))
     if how.retrieval is not None:
         means = replace(means, rerank=another(retrieval.resolved(how.retrieval).retriever, tools.encoder.encode))
     return WAYS[how.way].answer(requests, means if tell is None else watched(means, tell), **options)

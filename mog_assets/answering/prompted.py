@@ -29,6 +29,7 @@ from mog_assets.answering.roles import (
     Usage,
     Usefulness,
 )
+from mog_assets.answering.streaming import AnswerText
 from mog_assets.prompting import Piece, Prompt, fenced, fill, marks, neutral, nonce, prompt_of
 from mog_assets.replies import MAX_CHARS, VERSION, Unparsable, encodable, ended, failure, whole
 from mog_assets.resources.chat import Form, Message
@@ -142,6 +143,7 @@ class Prompted:
     Attributes:
         complete: The model.
         model: Its name, with the other settings that change answers.
+        heard: Called with the text of an answer, piece by piece, while it is written; None if nobody waits for it.
         failures: Errors of `complete` that concern one request and become its reply; others, such as an exceeded spend
             cap, are raised.
     """
@@ -150,6 +152,7 @@ class Prompted:
     model: str
     failures: tuple[type[Exception], ...] = (MogError,)
     token_unit: str = "tokens"
+    heard: Callable[[str], object] | None = None
 
     @property
     def reader(self) -> str:
@@ -159,8 +162,8 @@ class Prompted:
     def answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
         """See `Roles.answer`."""
         pieces = {"documents": _documents(passages), "thoughts": _numbered("thought", thoughts)}
-        form = _answered(request, cites=bool(passages))
-        return self._call("answer", request, pieces, lambda text: _parse_answer(text, request), *form)
+        form, heard = _answered(request, cites=bool(passages)), None if request.options else self.heard
+        return self._call("answer", request, pieces, lambda text: _parse_answer(text, request), *form, heard)
 
     def think(
         self, request: AnswerRequest, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()
@@ -235,10 +238,17 @@ class Prompted:
         parse: Callable[[str], T],
         words: Mapping[str, str] | None = None,
         form: Form | None = None,
+        heard: Callable[[str], object] | None = None,
     ) -> Reply[T]:
         messages = build(role, request, pieces, words or {})
+        written = AnswerText()
+
+        def hear(piece: str) -> None:
+            if heard is not None and (text := written.feed(piece)):
+                heard(text)
+
         try:
-            done = self.complete(messages, form)
+            done = self.complete(messages, form) if heard is None else self.complete(messages, form, hear)
         except self.failures as error:
             return Reply(None, "", self.reader, Usage(calls=1), failure=str(error))
         usage = Usage(1, done.tokens_in, done.tokens_out, done.cost, done.seconds)

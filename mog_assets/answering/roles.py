@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, Protocol, TypeVar
 
 from mog_assets.questions.sets import Question
-from mog_assets.resources.chat import Completion, Form, Message
+from mog_assets.resources.chat import Completion
 from mog_assets.resources.errors import MogError
 
 T = TypeVar("T")
@@ -27,8 +27,9 @@ YES_NO_MAYBE = {"yes": "yes", "no": "no", "maybe": "maybe"}
 _KEY = re.compile(r"[A-Za-z0-9]{1,8}")
 
 
-# Given a chat and the form of the answer, if it has one. Raises MogError if the model gives no response.
-Complete = Callable[[Sequence[Message], Form | None], Completion]
+# Given a chat and the form of the answer, if it has one, and what hears the answer while it comes. Raises MogError if
+# the model gives no response.
+Complete = Callable[..., Completion]
 
 
 @dataclass(frozen=True)

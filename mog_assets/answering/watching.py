@@ -29,6 +29,8 @@ _STEPS = {
 def watched(means: Means, tell: Told) -> Means:
     """The same means, which tell each step when it is done.
 
+    Where an answer is written piece by piece, `ask.answer` tells these as `token` besides.
+
     Steps are `passages` (`query`, `passages`), `route`, `thought`, `extract`, `answer`, `grade`, `rewrite`; a step of a
     reader has its `role`, `failure` if it failed, and `certain` if the reader says how sure it is of an answer.
     """

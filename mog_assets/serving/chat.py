@@ -147,6 +147,8 @@ class _Shape:
 
     def __init__(self, model: str, base: str) -> None:
         self._base = base
+        # What was sent of an answer, and what is held back of it: it may be the beginning of what has to be escaped.
+        self._sent, self._held = "", ""
         self._common = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
 
     def completion(self, answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,7 +160,9 @@ class _Shape:
         return {**self._common, "object": "chat.completion", "choices": [choice], **rest}
 
     def event(self, name: str, data: Any) -> bytes:
-        """An event of an answer as bytes; of what happens before there is an answer nothing is told."""
+        """An event of an answer as bytes: its text, while it is written, and the rest when it is there."""
+        if name == "token":
+            return self._piece(data["text"])
         if name == "error":
             kind = "invalid_request_error" if data["status"] < 500 else "server_error"
             error = {"message": data["detail"], "type": kind, "param": None, "code": data["title"].lower()}
@@ -166,10 +170,25 @@ class _Shape:
         if name != "done":
             return b""
         sources = self._sources(data)
-        deltas = [{"role": "assistant", "content": ""}, *({"content": part} for part in _written(data, sources))]
-        lines = [_line(self._chunk(delta)) for delta in deltas]
+        text = "".join(_written(data, sources))
+        if not text.startswith(self._sent):
+            # Nothing that was sent can be taken back.
+            return self.event("error", Problem(500, "The answer is not the one that was begun: ask again").to_json())
+        first = [] if self._sent else [{"role": "assistant", "content": ""}]
+        lines = [_line(self._chunk(delta)) for delta in [*first, {"content": text[len(self._sent) :]}]]
         lines.append(_line({**self._chunk({}, "stop"), "sources": sources, "question": data["question"]}))
         return b"".join([*lines, b"data: [DONE]\n\n"])
+
+    def _piece(self, text: str) -> bytes:
+        first = b"" if self._sent else _line(self._chunk({"role": "assistant", "content": ""}))
+        text = self._held + text
+        # An exclamation mark is escaped if a bracket follows it.
+        self._held = "!" if text.endswith("!") else ""
+        shown = _shown(text.removesuffix(self._held))
+        if not shown:
+            return b""
+        self._sent += shown
+        return first + _line(self._chunk({"content": shown}))
 
     def _chunk(self, delta: Mapping[str, Any], finish: str | None = None) -> dict[str, Any]:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}

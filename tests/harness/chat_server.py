@@ -213,7 +213,7 @@ def _strict_format(value: object) -> bool:
 
 def _strict(schema: dict) -> bool:
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    if not set(kinds) <= {"object", "array", "string", "number", "null"}:
+    if not set(kinds) <= {"object", "array", "string", "number", "integer", "null"}:
         return False
     if schema.keys() - {"type"} - set().union(*(_SUBSET.get(kind, set()) for kind in kinds)):
         return False
@@ -231,7 +231,30 @@ _SENT: dict[str, Callable[[object], bool]] = {
     "max_tokens": lambda value: isinstance(value, int),
     "seed": lambda value: isinstance(value, int),
     "response_format": _strict_format,
+    "stream": lambda value: value is True,
+    "stream_options": lambda value: value == {"include_usage": True},
 }
+
+
+def in_pieces(reply: Reply, chars: int = 7) -> Reply:
+    """A reply as events, as OpenAI's API streams it; cut where the reply is."""
+    try:
+        whole = json.loads(reply.body)
+        (choice,) = whole["choices"]
+    except (ValueError, KeyError):
+        return reply
+    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": whole["model"]}
+    text, rest = choice["message"]["content"] or "", choice["message"].get("refusal")
+    deltas = [{"role": "assistant", "content": ""}]
+    deltas += [{"content": text[at : at + chars]} for at in range(0, len(text), chars)]
+    deltas += [{"refusal": rest}] if rest else []
+    events = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]})
+    events.append({"choices": [], "usage": whole["usage"]})
+    lines = [json.dumps({**head, **event}) for event in events]
+    body = "".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]).encode()
+    sent = None if reply.sent is None else len(body) // 2
+    return Reply(body, headers={"Content-Type": "text/event-stream"}, wait=reply.wait, sent=sent)
 
 
 class ChatServer:
@@ -247,6 +270,7 @@ class ChatServer:
         most_at_once: Most requests that were under way at the same time.
         on_call: Called with each call before it is answered.
         refuses: The reply to requests that have a parameter of this name.
+        streams: Whether an answer that is asked for in pieces comes in pieces.
         strict: Whether requests with `faults` are answered with them, and 400.
     """
 
@@ -257,7 +281,7 @@ class ChatServer:
         self.most_at_once = 0
         self.on_call: Callable[[Call], None] = lambda call: None
         self.refuses: dict[str, Reply] = {}
-        self.strict = False
+        self.strict, self.streams = False, True
         self._at_once = 0
         self._script: list[tuple[str, Behaviour]] = []
         self._lock = threading.Lock()
@@ -317,6 +341,8 @@ class ChatServer:
             if self.strict and (wrong := faults(body)):
                 refused.insert(0, status(400, f"not a request: {'; '.join(wrong)}")([]))
             reply = refused[0] if refused else self._reply(body["messages"])
+            if body.get("stream") and reply.status == 200 and self.streams:
+                reply = in_pieces(reply)
             self._closing.wait(reply.wait)
         finally:
             # What the client sees next may make it ask again before this thread goes on.

@@ -451,6 +451,7 @@ function write(text, kind) {
 
 async function answerTo(body, signal) {
   const started = performance.now();
+  let written = "";
   byId("answer").hidden = false;
   byId("answer").setAttribute("aria-busy", "true");
   byId("sources").replaceChildren();
@@ -464,6 +465,11 @@ async function answerTo(body, signal) {
       signal.throwIfAborted();
       if (name === "done") return finish(data, performance.now() - started);
       if (name === "error") throw new Problem(data.status, data.title, data.detail);
+      if (name === "token") {
+        written += data.text;
+        write(written, "");
+        continue;
+      }
       note(STEPS[name]?.(data) ?? [name]);
       if (name === "passages") write(`Reading ${count(data.passages.length, "passage")} …`, "waiting");
       if (name === "answer" && data.text) write(data.text, "");
