@@ -24,4 +24,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    # `dg` looks at each name, in environments that cannot build: `definitions` would import all that builds.
+    return sorted({*globals(), *_LAZY} - {"definitions"})

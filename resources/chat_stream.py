@@ -12,11 +12,7 @@ PARAMETERS: dict[str, Any] = {"stream": True, "stream_options": {"include_usage"
 
 
 class Streamed:
-    """The events so far.
-
-    Attributes:
-        ended: Whether the last event came: without it, the rest was lost on the way.
-    """
+    """The events so far."""
 
     def __init__(self) -> None:
         self._left = b""
@@ -24,7 +20,12 @@ class Streamed:
         self._whole: dict[str, Any] = {}
         self._message: dict[str, Any] = {"content": None}
         self._finish: str | None = None
-        self.ended = False
+        self._done = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether the end came, or why the answer ends, which some send last: else the rest was lost on the way."""
+        return self._done or self._finish is not None
 
     def feed(self, data: bytes) -> str:
         """Take further bytes; returns the text that they add to the answer.
@@ -40,7 +41,7 @@ class Streamed:
             return ""
         value = line[len(b"data:") :].strip().decode()
         if value == END:
-            self.ended = True
+            self._done = True
             return ""
         event = json.loads(value)
         choices = event.get("choices") if isinstance(event, dict) else None

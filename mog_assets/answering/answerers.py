@@ -184,19 +184,21 @@ class Way:
     Attributes:
         answer: Answers questions: called with them, `Means`, and, if it retrieves, `topics`.
         retrieves: Whether it reads passages.
+        once: Whether its first answer is its last, which can be shown while it is written.
         version: Raised when it gives other answers to the same.
     """
 
     answer: Callable[..., list[AnswerRow]]
     retrieves: bool = True
+    once: bool = False
     version: str = "1"
 
 
 WAYS: Registry[Way] = registry.WAYS
 """Ways of answering by the names used in notation, settings and scores."""
 
-WAYS.register("cot", Way(cot, retrieves=False))
-WAYS.register("one-step", Way(one_step))
+WAYS.register("cot", Way(cot, retrieves=False, once=True))
+WAYS.register("one-step", Way(one_step, once=True))
 
 
 def start(questions: Sequence[AnswerRequest]) -> list[Progress]:

@@ -31,8 +31,6 @@ from mog_assets.resources.store import digest
 from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.tools import Tools
 
-# Their first answer is the last one: it can be shown while it is written.
-ANSWERS_ONCE = ("cot", "one-step")
 # About 80 MB for vectors of size 384.
 _REMEMBERED = 100_000
 
@@ -150,7 +148,7 @@ def answer(
         retrieve = _replaced(retrieve_by(how.retrieval, retrieval), queries or {})
         options["topics"] = how.retrieval.topics
     roles = reader(tools)
-    if tell is not None and isinstance(roles, Prompted) and how.way in ANSWERS_ONCE:
+    if tell is not None and isinstance(roles, Prompted) and WAYS[how.way].once:
         heard = tell
         roles = replace(roles, heard=lambda text: heard("token", {"text": text}))
     means = Means(traced(roles), retrieve, side_by_side(tools))

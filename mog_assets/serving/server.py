@@ -160,7 +160,7 @@ class _Json(logging.Formatter):
         row = {"time": moment, "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
         if record.exc_info:
             row["error"] = escaped(self.formatException(record.exc_info))
-        return json.dumps({**row, **getattr(record, "fields", {}), **tracing.ids()}, ensure_ascii=False)
+        return json.dumps({**row, **getattr(record, "fields", {}), **tracing.ids()})
 
 
 def log_to_stderr(form: str = "text") -> None:
