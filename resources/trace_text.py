@@ -57,7 +57,7 @@ def lines(spans: list[ReadableSpan]) -> list[str]:
     def add(span: ReadableSpan, depth: int) -> None:
         took = ((span.end_time or 0) - (span.start_time or 0)) / _NS_PER_MS
         said = [f"{name.removeprefix('mog.')}={value!s}" for name, value in sorted((span.attributes or {}).items())]
-        failed = [] if span.status.is_ok or not span.status.description else [f"failed: {span.status.description}"]
+        failed = [] if span.status.is_ok else ["failed"]
         left = f"{'  ' * depth}{span.name}"
         made.append(escaped(f"  {left:38} {took:10,.1f} ms  {' '.join(said + failed)}".rstrip()))
         children = within[span.context.span_id] if span.context else []

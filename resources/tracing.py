@@ -49,7 +49,20 @@ def span(name: str, **attributes: Any) -> AbstractContextManager[Any]:
         A context with the span; with None if nobody collects spans.
     """
     tracer = _tracer()
-    return _NONE if tracer is None else tracer.start_as_current_span(name, attributes=_named(attributes))
+    return _NONE if tracer is None else _collected(tracer, name, _named(attributes))
+
+
+@contextmanager
+def _collected(tracer: Any, name: str, attributes: dict[str, Any]) -> Iterator[Any]:
+    # Not the message of an error, which may quote what was asked.
+    quiet = {"record_exception": False, "set_status_on_exception": False}
+    with tracer.start_as_current_span(name, attributes=attributes, **quiet) as one:
+        try:
+            yield one
+        except Exception as error:
+            one.set_attribute("error.type", type(error).__qualname__)
+            one.set_status(sys.modules["opentelemetry.trace"].StatusCode.ERROR)
+            raise
 
 
 def note(**attributes: Any) -> None:

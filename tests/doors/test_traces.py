@@ -60,10 +60,15 @@ def test_a_question_over_http_is_one_trace_from_the_caller_to_the_model(asked_by
             "/v1/ask", {"question": QUESTION}, {"traceparent": PARENT, "X-Request-Id": "asked-1"}
         )
         assert status == 200 and answer["answer"] == "fifteen years" and headers["X-Request-Id"] == "asked-1"
+        # An error may quote what was sent.
+        assert served.call("/v1/retrieve", {"question": QUESTION, "where": {"Brussels": 1}})[0] == 400
+        until(lambda: any("error.type" in span.attributes for span in collector.spans))
         until(lambda: any(span.name == "POST /v1/ask" for span in collector.spans))
     finally:
         served.end()
     spans = [span for span in collector.spans if span.trace == TRACE]
+    (failed,) = (span for span in collector.spans if span.attributes.get("error.type") == "ConfigError")
+    assert failed.name == "retrieve" and "Brussels" not in failed.raw
     (chat,) = (span for span in spans if span.name.startswith("chat "))
     (root,) = (span for span in spans if span.name == "POST /v1/ask")
     assert root.parent == CALLER and {span.service for span in spans} == {"mog-assets"}
