@@ -20,6 +20,8 @@ from mog_assets.resources.errors import MogError
 from mog_assets.resources.jobs import call
 
 _DISTRIBUTION = "mog-assets"
+# What content depends on: packages that are named without an extra, and those of the extras that build.
+_BUILDING = ("", "build", "local", "topics")
 _PACKAGE = "mog_assets"
 
 
@@ -44,7 +46,7 @@ def versions() -> tuple[tuple[str, str], ...]:
     values = {}
     for name in [_DISTRIBUTION, *(metadata.requires(_DISTRIBUTION) or ())]:
         requirement = Requirement(name)
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+        if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in _BUILDING):
             try:
                 values[requirement.name] = metadata.version(requirement.name)
             except metadata.PackageNotFoundError:

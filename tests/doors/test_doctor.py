@@ -136,6 +136,13 @@ def test_missing_and_old_packages_are_named_with_the_command(monkeypatch):
     assert missing.found == "no-such-package is missing" and missing.remedy == "pip install 'no-such-package>=1'"
 
 
+def test_packages_of_extras_are_compared_where_they_are_there(monkeypatch):
+    asked = ["click>=8", "dagster>=999; extra == 'build'", "nothing-either; extra == 'local'"]
+    monkeypatch.setattr(doctor.metadata, "requires", lambda name: asked)
+    finding = only(doctor.packages())
+    assert finding.state == "problem" and finding.found.startswith("dagster ")
+
+
 def test_an_encoder_folder_without_a_model_is_a_problem(project):
     (project.folder / "empty").mkdir()
     encoder = project.settings.encoder.model_copy(update={"model": str(project.folder / "empty")})
