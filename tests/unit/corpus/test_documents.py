@@ -1045,9 +1045,7 @@ def test_a_page_of_any_size_is_recognised_within_the_limits(folder):
 
 
 def test_a_reader_that_is_not_installed_is_told_with_what_adds_it(folder, monkeypatch):
-    monkeypatch.setattr(worker, "_PACKAGES", {"ocr": ("no_such_package",)})
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     fill(folder, a_pdf=pdf([HERON]))
-    with pytest.raises(
-        MogError, match=r"reader: ocr needs the package no_such_package: pip install 'mog-assets\[ocr\]'"
-    ):
+    with pytest.raises(MogError, match=r"reader: ocr needs the package rapidocr: pip install 'mog-assets\[ocr\]'"):
         reading_of(folder, limits=Limits(reader="ocr"))
