@@ -36,7 +36,8 @@ EXACT = re.compile(
     r"|(?<!\w)[A-Za-z]+-\d\w*",  # utf-8, ORA-00942, IL-2
     re.ASCII,
 )
-_CAMEL = re.compile(r"[a-z]{2,}(?=[A-Z][a-z])")
+# Where a word in a name begins, as in readFile. It looks back: a run of letters would be tried from each of them.
+_CAMEL = re.compile(r"(?<=[a-z][a-z])(?=[A-Z][a-z])")
 _UNIT = re.compile(r"(\d{2,})(bit|byte|cm|fps|gb|ghz|gib|hz|kb|kg|khz|km|kw|kwh|mb|mg|mhz|mib|ml|mm|ms|nm|tb|px)")
 # A shorter word is no compound.
 _COMPOUND = 8
@@ -117,7 +118,7 @@ def _of_word(word: str, code: str) -> list[str]:
     if "_" in word:
         pieces += [piece for piece in lower.split("_") if len(piece) > 1]
     if _CAMEL.search(word):
-        pieces += folded(_CAMEL.sub(r"\g<0> ", word)).split()
+        pieces += folded(_CAMEL.sub(" ", word)).split()
     if unit := _UNIT.fullmatch(lower):
         pieces += unit.groups()
     if language.compounds and len(lower) >= _COMPOUND:
