@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, NonNegativeInt, ValidationError
 
 from mog_assets.resources import tracing
-from mog_assets.resources.chat import Completion, LlmSettings, Message, RequestFailed
+from mog_assets.resources.chat import Completion, LlmSettings, Message, NoResponse, RequestFailed
 from mog_assets.resources.chat_parameters import refused
 from mog_assets.resources.chat_stream import MEDIA_TYPE, PARAMETERS, Streamed
 from mog_assets.resources.errors import MogError
@@ -125,7 +125,7 @@ class Endpoint:
         Raises:
             Again: it failed for a temporary reason.
             ParameterRefused: the model does not accept one of the parameters.
-            RequestFailed: the model refused, or gave no usable answer.
+            RequestFailed: the model refused, gave no usable answer, or broke off after its first piece was heard.
             MogError: no request can succeed.
         """
         started = time.monotonic()
@@ -135,7 +135,14 @@ class Endpoint:
             pieces.append(piece)
             heard and heard(piece)
 
-        body = self._answered(messages, parameters, deadline, None if heard is None else hear)
+        try:
+            body = self._answered(messages, parameters, deadline, None if heard is None else hear)
+        except Again as error:
+            if not pieces:
+                raise
+            raise NoResponse(
+                f"llm: the answer of {self.settings.model} broke off after it had begun ({error})"
+            ) from None
         seconds = time.monotonic() - started
         try:
             answer = _Answer.model_validate_json(body)

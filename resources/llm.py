@@ -145,7 +145,8 @@ class OpenAIModel:
             SpendCapReached: the answer is not in the cache and `llm.budget_usd` is spent.
             MogError: no request can succeed: key, model, endpoint or cache cannot be used.
         """
-        return self._complete_once(messages, form, heard)
+        # Who hears an answer may go away and end it: nobody else waits for that one.
+        return self._complete_once(messages, form) if heard is None else self._cached_or_asked(messages, form, heard)
 
     def complete_many(
         self, requests: Sequence[Sequence[Message]], advance: Advance | None = None, form: Form | None = None
@@ -205,7 +206,7 @@ class OpenAIModel:
         self._count(cached=sum(times[key] - 1 for key, answer in answers.items() if isinstance(answer, Completion)))
         return results
 
-    def _complete_once(self, messages: Sequence[Message], form: Form | None, heard: Heard | None = None) -> Completion:
+    def _complete_once(self, messages: Sequence[Message], form: Form | None) -> Completion:
         # Parameters may change while a request is in progress: its messages identify it.
         chat = digest(list(messages), form and form.response_format)
         with self._lock:
@@ -215,10 +216,9 @@ class OpenAIModel:
         if other is not None:
             completion = replace(other.result(), cached=True)
             self._count(cached=1)
-            heard and heard(completion.text)
             return completion
         try:
-            completion = self._cached_or_asked(messages, form, heard)
+            completion = self._cached_or_asked(messages, form, None)
             mine.set_result(completion)
             return completion
         except BaseException as error:
@@ -309,28 +309,17 @@ class OpenAIModel:
         self._count(calls=1)
         limit = min(time.monotonic() + self.settings.timeout, deadline)
         model = self.settings.model
-        asked = {"gen_ai__operation__name": "chat", "gen_ai__request__model": model}
-        begun: list[str] = []
-
-        def hear(piece: str) -> None:
-            begun.append(piece)
-            heard and heard(piece)
-
-        with tracing.span(f"chat {model}", **asked, server__address=self.endpoint):
-            try:
-                completion = self._http.call(
-                    messages,
-                    sent,
-                    limit,
-                    lambda read, written, usd: self._count(tokens_in=read, tokens_out=written, usd=usd),
-                    None if heard is None else hear,
-                )
-            except Again as error:
-                if not begun:
-                    raise
-                raise NoResponse(f"llm: the answer of {model} broke off after it had begun ({error})") from None
-            used = {"input": completion.tokens_in, "output": completion.tokens_out}
-            tracing.note(**{f"gen_ai__usage__{side}_tokens": count for side, count in used.items()})
+        attributes = {"gen_ai__operation__name": "chat", "gen_ai__request__model": model}
+        with tracing.span(f"chat {model}", **attributes, server__address=self.endpoint):
+            completion = self._http.call(
+                messages,
+                sent,
+                limit,
+                lambda read, written, usd: self._count(tokens_in=read, tokens_out=written, usd=usd),
+                heard,
+            )
+            tokens = {"input": completion.tokens_in, "output": completion.tokens_out}
+            tracing.note(**{f"gen_ai__usage__{side}_tokens": count for side, count in tokens.items()})
             return completion
 
     def _cap_reached(self) -> SpendCapReached:

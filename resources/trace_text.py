@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from threading import Lock
 from typing import TextIO
 
@@ -36,22 +37,20 @@ class Printed(SpanProcessor):
             return
         number = span.context.trace_id
         with self._lock:
-            spans = self._ended[number]
-            if len(spans) < _MOST:
-                spans.append(span)
             if span.parent is not None and not span.parent.is_remote:
+                if len(self._ended[number]) < _MOST:
+                    self._ended[number].append(span)
                 return
-            del self._ended[number]
-        self._stream.write("\n".join(lines(spans)) + "\n")
+            spans = self._ended.pop(number, [])
+        self._stream.write("\n".join(lines(span, spans)) + "\n")
         self._stream.flush()
 
 
-def lines(spans: list[ReadableSpan]) -> list[str]:
-    """The lines of a trace whose last span is the outermost: name, milliseconds, attributes."""
+def lines(root: ReadableSpan, spans: Sequence[ReadableSpan]) -> list[str]:
+    """The lines of a trace, the outermost span and those within: name, milliseconds, attributes."""
     within: defaultdict[int, list[ReadableSpan]] = defaultdict(list)
-    for span in spans[:-1]:
+    for span in spans:
         within[span.parent.span_id if span.parent else 0].append(span)
-    root = spans[-1]
     made = [f"trace {root.context.trace_id:032x}" if root.context else "trace"]
 
     def add(span: ReadableSpan, depth: int) -> None:

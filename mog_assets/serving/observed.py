@@ -127,16 +127,16 @@ class Observed:
         self.metrics.seconds.labels(route).observe(seconds)
         if reason := state.get("reason"):
             self.metrics.rejected.labels(reason).inc()
-        told = {"method": method, "route": route, "status": status or "gone", "ms": round(1000 * seconds)}
-        words = [method, route, str(status or "gone"), f"{told['ms']} ms"]
+        fields = {"method": method, "route": route, "status": status or "gone", "ms": round(1000 * seconds)}
+        words = [method, route, str(status or "gone"), f"{fields['ms']} ms"]
         if reason:
             words.append(reason)
-            told["reason"] = reason
+            fields["reason"] = reason
         if self.questions and (question := state.get("question")):
             words.append(repr(question))
-            told["question"] = question
+            fields["question"] = question
         words.append(state["request_id"])
-        log.info("%s", " ".join(words), extra={"fields": {**told, "request_id": state["request_id"]}})
+        log.info("%s", " ".join(words), extra={"fields": {**fields, "request_id": state["request_id"]}})
 
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "OPTIONS", "DELETE", "PUT", "PATCH"})

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from mog_assets import config as configuration
-from mog_assets.answering import parsing, roles
+from mog_assets.answering import roles
 from mog_assets.answering.ask import answer, standalone
 from mog_assets.answering.notation import Combination, check_combination, combination, combinations
 from mog_assets.answering.rows import AnswerRow
@@ -363,10 +363,6 @@ class Project:
             passages = reading.with_documents(retrieval, given, sight)
             likeliest = reading.likeliest(retrieval, passages, row.span)
         certain = row.span is None or row.span["certain"]
-        if row.span is not None:
-            cited = [row.span["passage"] + 1] if likeliest else []
-        else:
-            cited = parsing.cited(row.raw, len(passages)) if row.answer is not None else []
         self._noting.asked([alone], how.name, now.version)
         parameters = self._tools.llm.parameters.told() if self.settings.answering.reader == "openai" else None
         return Answer(
@@ -377,7 +373,7 @@ class Project:
             row.reader,
             passages,
             now.version,
-            cited,
+            reading.cited(row, passages, likeliest),
             row.span["probability"] if row.span else None,
             likeliest,
             auto,

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.answering import roles
+from mog_assets.answering import parsing, roles
 from mog_assets.answering.retrieve import texts
+from mog_assets.answering.rows import AnswerRow
 from mog_assets.corpus.marks import Mark, headings_at, page_at
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.reader.calibration import sentence_at
@@ -84,6 +85,19 @@ def passages(
             ]
         )
     return result
+
+
+def cited(row: AnswerRow, read: Sequence[Passage], best: Likeliest | None) -> list[int]:
+    """Numbers, from 1, of the passages that an answer rests on; empty if it is not known.
+
+    Args:
+        row: The answer.
+        read: The passages that it was given.
+        best: The sentence in which it stands.
+    """
+    if row.span is not None:
+        return [row.span["passage"] + 1] if best else []
+    return parsing.cited(row.raw, len(read)) if row.answer is not None else []
 
 
 def likeliest(retrieval: Retrieval, read: Sequence[Passage], span: Mapping[str, Any] | None) -> Likeliest | None:

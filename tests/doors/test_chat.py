@@ -1,5 +1,6 @@
 """The chat door, by OpenAI's own client: conversations over the sample project, with and without a language model."""
 
+import contextlib
 import json
 import re
 
@@ -143,6 +144,23 @@ def test_long_conversations_are_answered_and_pasted_texts_are_no_questions(serve
     assert answer.question == f"What is plant 19? {FOLLOW_UP}"
 
 
+@contextlib.contextmanager
+def by_model(sample_project, folder, monkeypatch, answer):
+    """The sample project, answered by a scripted model, and its endpoint."""
+    values = yaml.safe_load(sample_project.config.read_text(encoding="utf-8"))
+    values |= {"home": str(sample_project.home), "answering": {"reader": "openai"}, "llm": {"model": "m"}}
+    config = sample_project.folder / "chatting.yaml"
+    config.write_text(yaml.safe_dump(values), encoding="utf-8")
+    with ChatServer(answer) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "loopback")
+        started = Served(config, folder)
+        try:
+            yield started, server
+        finally:
+            started.end()
+
+
 def test_a_language_model_writes_the_follow_up_and_the_answer(sample_project, tmp_path, monkeypatch):
     prompts = []
 
@@ -155,34 +173,21 @@ def test_a_language_model_writes_the_follow_up_and_the_answer(sample_project, tm
         # A document that there is not is not cited, and none twice.
         return json.dumps({**said, "documents": [2, 1, 2, 99, "3", True, -1]})
 
-    values = yaml.safe_load(sample_project.config.read_text(encoding="utf-8"))
-    values |= {"home": str(sample_project.home), "answering": {"reader": "openai"}, "llm": {"model": "m"}}
-    config = sample_project.folder / "chatting.yaml"
-    config.write_text(yaml.safe_dump(values), encoding="utf-8")
-    with ChatServer(answer) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        monkeypatch.setenv("OPENAI_API_KEY", "loopback")
-        started = Served(config, tmp_path)
-        try:
-            with client_of(started) as client:
-                content, last = streamed(client, said(FIRST, "When they swell.", FOLLOW_UP))
-                assert last.question == "How many years does white rot of onions persist in soil?"
-                # It comes while the model writes, and only what answers is asked for in pieces.
-                asked = [
-                    ("[answer" in call.body["messages"][0]["content"], call.body.get("stream")) for call in server.calls
-                ]
-                assert set(asked) == {(True, True), (False, None)}
-                assert content.startswith("Fifteen years or more. [2] [1]\n\n1. [")
-                assert len(resolved(started, content, last.sources)) == 2
-                assert len(content.splitlines()) == 4
-                (written,) = [text for text in prompts if "[standalone" in text]
-                assert all(part in written for part in (FIRST, "When they swell.", FOLLOW_UP))
-                # One that gives no question is an error, and not an answer to something else.
-                server.script([says("I cannot.")] * 9, of="[standalone")
-                with pytest.raises(openai.APIError, match="could not be made a question that stands alone"):
-                    client.chat.completions.create(model="mog", messages=said(FIRST, "Then.", "And their leaves?"))
-        finally:
-            started.end()
+    with by_model(sample_project, tmp_path, monkeypatch, answer) as (started, server), client_of(started) as client:
+        content, last = streamed(client, said(FIRST, "When they swell.", FOLLOW_UP))
+        assert last.question == "How many years does white rot of onions persist in soil?"
+        # It comes while the model writes, and only what answers is asked for in pieces.
+        asked = [("[answer" in call.body["messages"][0]["content"], call.body.get("stream")) for call in server.calls]
+        assert set(asked) == {(True, True), (False, None)}
+        assert content.startswith("Fifteen years or more. [2] [1]\n\n1. [")
+        assert len(resolved(started, content, last.sources)) == 2
+        assert len(content.splitlines()) == 4
+        (written,) = [text for text in prompts if "[standalone" in text]
+        assert all(part in written for part in (FIRST, "When they swell.", FOLLOW_UP))
+        # One that gives no question is an error, and not an answer to something else.
+        server.script([says("I cannot.")] * 9, of="[standalone")
+        with pytest.raises(openai.APIError, match="could not be made a question that stands alone"):
+            client.chat.completions.create(model="mog", messages=said(FIRST, "Then.", "And their leaves?"))
 
 
 def test_what_a_model_writes_is_shown_while_it_is_written_and_makes_no_image(sample_project, tmp_path, monkeypatch):
@@ -191,26 +196,16 @@ def test_what_a_model_writes_is_shown_while_it_is_written_and_makes_no_image(sam
     def answer(messages):
         return json.dumps({"step_by_step_thinking": "It says so.", "answer": text, "documents": [1]})
 
-    values = yaml.safe_load(sample_project.config.read_text(encoding="utf-8"))
-    values |= {"home": str(sample_project.home), "answering": {"reader": "openai"}, "llm": {"model": "m"}}
-    config = sample_project.folder / "written.yaml"
-    config.write_text(yaml.safe_dump(values), encoding="utf-8")
-    with ChatServer(answer) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        monkeypatch.setenv("OPENAI_API_KEY", "loopback")
-        started = Served(config, tmp_path)
-        try:
-            with client_of(started) as client:
-                content, last = streamed(client, said(FIRST))
-                whole = client.chat.completions.create(model="mog", messages=said(FIRST))
-                assert whole.choices[0].message.content == content
-                assert content.startswith(r"See \![x](http://evil.example/a.png) and \<b>! Fifteen years! [1]")
-                # What was begun and is no answer in the end is told as an error.
-                server.script([says('{"step_by_step_thinking": "", "answer": "Ten years", "answer": "No"}')])
-                with pytest.raises(openai.APIError, match="not the one that was begun"):
-                    streamed(client, said("Why are tomatoes red?"))
-            events = started.call("/v1/ask", {"question": FOLLOW_UP, "stream": True})[2].decode()
-            tokens = [json.loads(line[6:])["text"] for line in re.findall(r"^event: token\n(data: .*)$", events, re.M)]
-            assert "".join(tokens) == text
-        finally:
-            started.end()
+    with by_model(sample_project, tmp_path, monkeypatch, answer) as (started, server):
+        with client_of(started) as client:
+            content, last = streamed(client, said(FIRST))
+            whole = client.chat.completions.create(model="mog", messages=said(FIRST))
+            assert whole.choices[0].message.content == content
+            assert content.startswith(r"See \![x](http://evil.example/a.png) and \<b>! Fifteen years! [1]")
+            # What was begun and is no answer in the end is told as an error.
+            server.script([says('{"step_by_step_thinking": "", "answer": "Ten years", "answer": "No"}')])
+            with pytest.raises(openai.APIError, match="not the one that was begun"):
+                streamed(client, said("Why are tomatoes red?"))
+        events = started.call("/v1/ask", {"question": FOLLOW_UP, "stream": True})[2].decode()
+        tokens = [json.loads(line[6:])["text"] for line in re.findall(r"^event: token\n(data: .*)$", events, re.M)]
+        assert "".join(tokens) == text
