@@ -128,7 +128,6 @@ class Endpoint:
             RequestFailed: the model refused, gave no usable answer, or broke off after its first piece was heard.
             MogError: no request can succeed.
         """
-        started = time.monotonic()
         pieces: list[str] = []
 
         def hear(piece: str) -> None:
@@ -136,13 +135,26 @@ class Endpoint:
             heard and heard(piece)
 
         try:
-            body = self._answered(messages, parameters, deadline, None if heard is None else hear)
+            completion = self._completed(messages, parameters, deadline, charge, None if heard is None else hear)
         except Again as error:
             if not pieces:
                 raise
-            raise NoResponse(
-                f"llm: the answer of {self.settings.model} broke off after it had begun ({error})"
-            ) from None
+            model = self.settings.model
+            raise NoResponse(f"llm: the answer of {model} broke off after it had begun ({error})") from None
+        if heard is not None and not pieces:
+            heard(completion.text)
+        return completion
+
+    def _completed(
+        self,
+        messages: Sequence[Message],
+        parameters: Mapping[str, Any],
+        deadline: float,
+        charge: Charge,
+        heard: Heard | None,
+    ) -> Completion:
+        started = time.monotonic()
+        body = self._answered(messages, parameters, deadline, heard)
         seconds = time.monotonic() - started
         try:
             answer = _Answer.model_validate_json(body)
@@ -156,8 +168,6 @@ class Endpoint:
         ) / 1_000_000
         charge(usage.prompt_tokens, usage.completion_tokens, cost)
         text, model, reason = self._text(answer)
-        if heard is not None and not pieces:
-            heard(text)
         return Completion(
             text=text,
             model=model,

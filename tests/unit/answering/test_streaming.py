@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from chat_server import ChatServer, dropped, extra_input, malformed
+from chat_server import ChatServer, Reply, dropped, extra_input, malformed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,6 +93,14 @@ def test_what_breaks_off_is_not_asked_for_again_after_its_first_piece(monkeypatc
         with pytest.raises(RequestFailed, match="broke off after it had begun"):
             model_of(server, monkeypatch).complete(MESSAGES, heard=pieces.append)
         assert "".join(pieces).startswith("Because") and len(server.calls) == 1
+        # Nor if the endpoint tells an error in place of the rest.
+        begun = b'data: {"choices": [{"delta": {"content": "Because"}}]}\n\ndata: {"error": {"message": "out"}}\n\n'
+        events = Reply(begun + b"data: [DONE]\n\n", headers={"Content-Type": "text/event-stream"})
+        server.script([lambda messages: events])
+        server.calls.clear()
+        with pytest.raises(RequestFailed, match="broke off after it had begun"):
+            model_of(server, monkeypatch).complete(MESSAGES, heard=pieces.append)
+        assert len(server.calls) == 1
         # Before it, it is asked for again.
         server.script([malformed(b"data: {")])
         assert heard_of(model_of(server, monkeypatch, attempts=3))[1].text.startswith("Because")
