@@ -53,6 +53,12 @@ class Message(TypedDict):
     content: str
 
 
+def schema(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON schema of an object that has every key and no other."""
+    required = {"required": list(properties), "additionalProperties": False}
+    return {"type": "object", "properties": dict(properties), **required}
+
+
 @dataclass(frozen=True)
 class Form:
     """The form of an answer: an object with every key of a JSON schema.
@@ -68,13 +74,8 @@ class Form:
     @property
     def response_format(self) -> dict[str, Any]:
         """As a request parameter, in the subset of JSON Schema that strict structured output takes."""
-        schema = {
-            "type": "object",
-            "properties": dict(self.properties),
-            "required": list(self.properties),
-            "additionalProperties": False,
-        }
-        return {"type": "json_schema", "json_schema": {"name": self.name, "strict": True, "schema": schema}}
+        form = {"name": self.name, "strict": True, "schema": schema(self.properties)}
+        return {"type": "json_schema", "json_schema": form}
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,9 @@ import pandas as pd
 
 from mog_assets.answering.answerers import WAYS
 from mog_assets.answering.ask import answer, control, reader, reader_name, side_by_side
+from mog_assets.answering.judging import fingerprint, judged
 from mog_assets.answering.notation import Combination, combinations, controls, is_control
-from mog_assets.answering.roles import AnswerRequest, Usage
+from mog_assets.answering.roles import AnswerRequest
 from mog_assets.answering.rows import AnswerRow, answer_table, read_answers
 from mog_assets.config import Settings
 from mog_assets.questions.sets import Question, load_questions
@@ -121,7 +121,8 @@ def _answered(
         else:
             answered = answer(work.tools, retrieval, how, requests)
         if work.settings.answering.judge:
-            answered = judged(work.tools, requests, answered, {q.id: q.long_answer or q.answer for q in questions})
+            references = {q.id: q.long_answer or q.answer for q in questions}
+            answered = judged(reader(work.tools), requests, answered, references, side_by_side(work.tools))
         by_question = {row.question: row for row in answered}
         for question in questions[first : first + _BATCH]:
             reason = refused.get(question.id)
@@ -132,33 +133,6 @@ def _answered(
             )
         advance(len(questions[first : first + _BATCH]))
     return rows
-
-
-def judged(
-    tools: Tools, requests: Sequence[AnswerRequest], rows: Sequence[AnswerRow], references: Mapping[str, str]
-) -> list[AnswerRow]:
-    """Rows, with the judge's marks for answers to open questions (AT-RAG, section 4.2).
-
-    Args:
-        tools: The resources.
-        requests: The questions of the rows.
-        rows: The answers.
-        references: Reference answers, by question.
-    """
-    roles = reader(tools)
-
-    def one(pair: tuple[AnswerRequest, AnswerRow]) -> AnswerRow:
-        question, row = pair
-        if row.answer is None or question.kind != "open":
-            return row
-        reply = roles.judge(question, row.answer, references[question.id])
-        marks: dict[str, Any] = {"failure": reply.failure}
-        if reply.value is not None:
-            marks = {**asdict(reply.value), "overall": reply.value.overall}
-        spent = Usage(row.calls, row.tokens_in, row.tokens_out, row.cost, row.seconds) + reply.usage
-        return replace(row, judgement=marks, **asdict(spent))
-
-    return list(side_by_side(tools)(one, list(zip(requests, rows, strict=True))))
 
 
 def _file(name: str, how: Combination) -> str:
@@ -186,7 +160,13 @@ def _kept(stored: Artefact) -> bool:
 
 def _options(tools: Tools) -> list[Any]:
     settings = tools.settings
-    options = [settings.bm25.model_dump(), settings.k_r, settings.k, settings.budget, settings.answering.judge]
+    options = [
+        settings.bm25.model_dump(),
+        settings.k_r,
+        settings.k,
+        settings.budget,
+        settings.answering.judge and fingerprint(),
+    ]
     searches = [settings.retriever, settings.graph.hops, versions(settings)]
     return [reader_name(tools), tools.encoder.identity, *options, *searches]
 

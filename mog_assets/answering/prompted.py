@@ -32,7 +32,7 @@ from mog_assets.answering.roles import (
 from mog_assets.answering.streaming import AnswerText
 from mog_assets.prompting import Piece, Prompt, fenced, fill, marks, neutral, nonce, prompt_of
 from mog_assets.replies import MAX_CHARS, VERSION, Unparsable, encodable, ended, failure, whole
-from mog_assets.resources.chat import Form, Message
+from mog_assets.resources.chat import Form, Message, schema
 from mog_assets.resources.errors import MogError
 
 T = TypeVar("T")
@@ -133,6 +133,9 @@ _CITED = (
     {parsing.CITED: {"type": "array", "items": {"type": "integer"}}},
 )
 _QUERY = Form("query", {"query": {"type": "string"}})
+_CLAIMS = Form("claims", {"claims": {"type": "array", "items": {"type": "string"}}})
+_VERDICT = {"number": {"type": "integer"}, "reason": {"type": "string"}, "verdict": {"type": "boolean"}}
+_VERDICTS = Form("verdicts", {"verdicts": {"type": "array", "items": schema(_VERDICT)}})
 _MARKS = Form("marks", {name: {"type": "number"} for name in ("correctness", "completeness", "relevance")})
 
 
@@ -225,6 +228,27 @@ class Prompted:
         spelled = request.spelled(reference)
         pieces = {"answer": _answer(request, answer), "reference": [("reference answer", spelled)]}
         return self._call("judge", request, pieces, parsing.judgement, form=_MARKS)
+
+    def claims(self, request: AnswerRequest, answer: str) -> Reply[list[str]]:
+        """See `judging.Judge.claims`."""
+        return self._call("claims", request, {"answer": _answer(request, answer)}, parsing.claims, form=_CLAIMS)
+
+    def attributed(
+        self, request: AnswerRequest, passages: Sequence[Passage], claims: Sequence[str]
+    ) -> Reply[list[bool]]:
+        """See `judging.Judge.attributed`."""
+        pieces = {"documents": _documents(passages), "claims": _numbered("claim", claims)}
+        return self._call(
+            "attribution", request, pieces, lambda text: parsing.verdicts(text, len(claims)), form=_VERDICTS
+        )
+
+    def contributing(self, request: AnswerRequest, passages: Sequence[Passage], reference: str) -> Reply[list[bool]]:
+        """See `judging.Judge.contributing`."""
+        spelled = request.spelled(reference)
+        pieces = {"documents": _documents(passages), "reference": [("reference answer", spelled)]}
+        return self._call(
+            "contribution", request, pieces, lambda text: parsing.verdicts(text, len(passages)), form=_VERDICTS
+        )
 
     def classify(self, request: AnswerRequest) -> Reply[Route]:
         """See `Roles.classify`."""

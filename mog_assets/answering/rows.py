@@ -35,8 +35,7 @@ class AnswerRow:
         preflight: `iou` and `map_reduce` (whether the map-reduce ran); None if the method has no preflight.
         extractions: The extraction per partition, empty if it had nothing relevant; None if no map-reduce ran.
         route: The choice of the classifier of `adaptive`.
-        judgement: Marks of the judge, 0 to 10 (`correctness`, `completeness`, `relevance`, and `overall`, their mean),
-            or `failure`: why there are none; None without a judge.
+        judgement: Marks of the judge, see `judging.Marks`; None without a judge.
         failures: Failed calls: `role`, `round`, `reason`. There may still be an answer.
         calls: Number of calls.
         tokens_in: Tokens read by all calls, in `token_unit`.

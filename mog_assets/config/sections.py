@@ -304,8 +304,8 @@ class AnsweringSettings(SettingsModel):
     `llm`. A method is an answering method (`cot`, `one-step`, `briefcontext`, `at-rag`, `adaptive`), preceded by a
     retrieval method and an arrow if it is not `auto`: `fixed-2+topics → at-rag`. Every run measures those that
     `methods` names; if it is left out, all are measured when `answers` is asked for. At most `questions` of each
-    question set are answered. With `judge`, the reader also grades answers to open questions against the reference
-    answer.
+    question set are answered. With `judge`, the reader also marks answers to open questions beside the reference
+    answer and their passages.
     """
 
     reader: Literal["extractive", "neural", "trained", "openai"] = "neural"

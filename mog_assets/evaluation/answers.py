@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mog_assets.answering import judging
 from mog_assets.answering.notation import is_control
 from mog_assets.answering.preflight import TOP, Confusion
 from mog_assets.evaluation import mirage
@@ -22,7 +23,6 @@ from mog_assets.significance import bootstrap_interval, by_document
 
 MEASURES = ("exact match", "F1")
 MIRAGE = "mirage"
-JUDGE = "judge"
 BASELINE = "cot"
 _COMPARED = tuple("p_vs_cot" if name == "p" else name for name in COMPARED)
 COLUMNS = (
@@ -54,11 +54,11 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
 
     Returns:
         `question_set`, `question`, `document` (what it is about), `method`, `reader`, `answered`, both of `MEASURES`,
-        `mirage`, `judge` (the judge's mean mark, 0 to 10; NaN if there is none), `asked judge`, and the cost of the
-        answer. For a question with options both measures say whether the letter is right. Without an answer both are 0.
-        `mirage` is 1 if the raw output is right as parsed by the MIRAGE benchmark, which finds a letter in every output
-        except an empty one; NaN in a question set in which some of these questions have no options, or others than A to
-        D.
+        `mirage`, each of `judging.MEASURES` (NaN if there is no mark) with `asked …`, whether the judge was asked for
+        it, and the cost of the answer. For a question with options both measures say whether the letter is right.
+        Without an answer both are 0. `mirage` is 1 if the raw output is right as parsed by the MIRAGE benchmark, which
+        finds a letter in every output except an empty one; NaN in a question set in which some of these questions have
+        no options, or others than A to D.
     """
     by_id = {(name, q.id): q for name, members in questions.items() for q in members}
     records = answers.to_dict("records")
@@ -92,7 +92,9 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
         marks[MIRAGE] = float(mirage.choice(row["raw"]) == question.answer) if read else np.nan
         # `null` where there was no answer to judge.
         judgement = (json.loads(row["judgement"]) if isinstance(row.get("judgement"), str) else None) or {}
-        marks |= {JUDGE: judgement.get("overall", np.nan), "asked judge": bool(judgement)}
+        for name in judging.MEASURES:
+            marks[name] = judgement.get(name, np.nan)
+            marks[f"asked {name}"] = name in judgement or name in judgement.get("failures", ())
         rows.append({**{name: row[name] for name in kept}, "document": question.document, "cost": row["cost"]})
         rows[-1] |= {"answered": answered, **marks}
     return pd.DataFrame(rows)
@@ -135,19 +137,20 @@ def score_answers(marks: pd.DataFrame, seed: int) -> pd.DataFrame:
         table = compared.rename(columns={"cell": "method", "p": "p_vs_cot"}).join(costs, on="method")
         table = table.assign(question_set=str(question_set))[list(COLUMNS)]
         judged = [
-            table[table["method"] == method].head(1).assign(**_judged(answers, seed))
-            for method, answers in part[part["asked judge"]].groupby("method", sort=False)
+            table[table["method"] == method].head(1).assign(**_judged(answers, name, seed))
+            for name in judging.MEASURES
+            for method, answers in part[part[f"asked {name}"]].groupby("method", sort=False)
         ]
         tables += [table, *judged]
     return pd.concat(tables, ignore_index=True)
 
 
-def _judged(marks: pd.DataFrame, seed: int) -> dict[str, Any]:
-    """The fields in which the row of the judge's marks (NaN where one failed) differs from a method's other rows."""
-    read = marks[marks[JUDGE].notna()]
-    totals = by_document(read[JUDGE].to_numpy(float), read["document"].to_numpy(str))
+def _judged(marks: pd.DataFrame, name: str, seed: int) -> dict[str, Any]:
+    """The fields in which the row of a judge's measure (NaN where it failed) differs from a method's other rows."""
+    read = marks[marks[name].notna()]
+    totals = by_document(read[name].to_numpy(float), read["document"].to_numpy(str))
     (value,), ((low,), (high,)) = totals.mean, bootstrap_interval(totals, seed=seed)
-    measured = {"measure": JUDGE, "value": value, "low": low, "high": high, "n": len(marks)}
+    measured = {"measure": name, "value": value, "low": low, "high": high, "n": len(marks)}
     counts = {"documents": marks["document"].nunique(), "coverage": len(read) / len(marks)}
     return {**measured, **counts, **dict.fromkeys(_COMPARED, np.nan)}
 
@@ -162,9 +165,9 @@ def answer_board(scores: pd.DataFrame, question_set: str) -> list[dict[str, Any]
         measures = [name for name in (*MEASURES, MIRAGE) if name in by_measure.index]
         shown = {name: interval(*by_measure.loc[name, ["value", "low", "high"]]) for name in measures}
         row = {"method": method, **shown, "p vs cot": p_text(first["p_vs_cot"]), "answered": f"{first['coverage']:.0%}"}
-        if JUDGE in by_measure.index:
-            marks = by_measure.loc[JUDGE]
-            row["judge"] = f"{interval(*marks[['value', 'low', 'high']])} of {marks['coverage']:.0%}"
+        for name in (name for name in judging.MEASURES if name in by_measure.index):
+            marks = by_measure.loc[name]
+            row[name] = f"{interval(*marks[['value', 'low', 'high']])} of {marks['coverage']:.0%}"
         row |= {"rounds": f"{first['rounds']:.1f}", "read": f"{first['tokens_in']:.0f}", "reader": first["reader"]}
         rows.append((first["value"], row))
     return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]

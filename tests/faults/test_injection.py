@@ -65,6 +65,9 @@ class Obedient:
                 "rewrite": '{"query": "hormone that lowers glucose"}',
                 "judge": '{"correctness": 2, "completeness": 3, "relevance": 4}',
                 "classify": '{"verdict": "single"}',
+                "claims": '{"claims": ["Insulin lowers glucose."]}',
+                "attribution": json.dumps({"verdicts": [{"number": n, "verdict": True} for n in (1, 2)]}),
+                "contribution": json.dumps({"verdicts": [{"number": n, "verdict": True} for n in (1, 2)]}),
             }[role]
         )
 
@@ -134,6 +137,9 @@ def roles_of(reader, text):
         "rewrite": lambda: reader.rewrite(asked, text, text, [text]),
         "judge": lambda: reader.judge(open_one, text, text),
         "classify": lambda: reader.classify(asked),
+        "claims": lambda: reader.claims(open_one, text),
+        "attribution": lambda: reader.attributed(open_one, passages, [text, "Insulin lowers glucose."]),
+        "contribution": lambda: reader.contributing(open_one, passages, text),
     }
 
 
@@ -163,14 +169,15 @@ def test_every_role_would_be_caught_without_fences(attack, monkeypatch):
 
 # In how many of the roles a kind of data occurs.
 CARRIERS = {
-    "question": 12,
+    "question": 15,
     "option": 9,
-    "document": 5,
+    "document": 7,
+    "claim": 1,
     "thought": 4,
     "extraction": 1,
     "search query": 2,
-    "answer": 5,
-    "reference answer": 1,
+    "answer": 6,
+    "reference answer": 2,
 }
 
 

@@ -213,7 +213,7 @@ def _strict_format(value: object) -> bool:
 
 def _strict(schema: dict) -> bool:
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    if not set(kinds) <= {"object", "array", "string", "number", "integer", "null"}:
+    if not set(kinds) <= {"object", "array", "string", "number", "integer", "boolean", "null"}:
         return False
     if schema.keys() - {"type"} - set().union(*(_SUBSET.get(kind, set()) for kind in kinds)):
         return False

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mog_assets.answering.judging import MARK
 from mog_assets.answering.notation import combinations
 from mog_assets.answering.roles import SUPPORT, USEFULNESS
 from mog_assets.config import Settings
-from mog_assets.evaluation.answers import JUDGE
 from mog_assets.evaluation.scores import interval, on_documents, p_said
 from mog_assets.experiments.answers import (
     AnsweredCases,
@@ -33,7 +33,7 @@ from mog_assets.significance import bootstrap_interval, by_document, detectable,
 from mog_assets.topics.assign import read_topics
 from mog_assets.topics.model import OUTLIER
 
-_CRITERIA = ("correctness", "completeness", "relevance", "overall")
+_CRITERIA = ("correctness", "completeness", "relevance", MARK)
 # Share of the questions with a rejected first answer that must pass later.
 _FEW = 0.05
 
@@ -52,8 +52,8 @@ def at_rag(lab: Lab) -> Findings:
         scores.append(score_rows(name, [cells[way] for way in compared], measures, loops[0], lab.seed))
         measure, marked = measures[0], {way: cells[way] for way in compared}
         if judged := judged_cells(marked):
-            measure, marked = JUDGE, judged
-            scores.append(score_rows(name, list(judged.values()), [JUDGE], loops[0], lab.seed))
+            measure, marked = MARK, judged
+            scores.append(score_rows(name, list(judged.values()), [MARK], loops[0], lab.seed))
         claims += [_better_claim(lab, name, marked, loop, others, measure) for loop in loops]
         gold = gold_topics(lab, name, questions)
         rounds, grades = [], []
@@ -81,11 +81,11 @@ def judged_cells(cells: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
         Cells with the column `judge`; none if no answer was judged, or no question has marks for every method.
     """
     frames = [
-        frame.assign(**{JUDGE: frame[JUDGE].where(frame["answered"], 0.0)}).set_index("question")
+        frame.assign(**{MARK: frame[MARK].where(frame["answered"], 0.0)}).set_index("question")
         for frame in cells.values()
     ]
     judged = pd.concat([frame["asked judge"] for frame in frames], axis=1).any(axis=1)
-    marks = pd.concat([frame[JUDGE] for frame in frames], axis=1)
+    marks = pd.concat([frame[MARK] for frame in frames], axis=1)
     kept = marks.index[judged & marks.notna().all(axis=1)]
     if kept.empty:
         return {}
@@ -100,7 +100,7 @@ def _better_claim(
         return untestable(paper, claim, f"{name}: no answers of one-step or adaptive to compare {loop} with")
     table = score_rows(name, [cells[way] for way in (loop, *others)], [measure], loop, lab.seed)
     rivals = table[table["cell"] != loop]
-    said, scale = ("the judge's mark, 0 to 10,", 10) if measure == JUDGE else (measure, 1)
+    said, scale = ("the judge's mark, 0 to 10,", 10) if measure == MARK else (measure, 1)
     return of_model(
         lab,
         paper,
@@ -221,7 +221,7 @@ def judge_rows(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
         if judged.empty:
             continue
         judgements = pd.Series(map(json.loads, judged["judgement"]), index=judged.index)
-        marked = judgements[["overall" in judgement for judgement in judgements]]
+        marked = judgements[[MARK in judgement for judgement in judgements]]
         documents = judged.loc[marked.index, "document"]
         rows.append(
             {
@@ -287,6 +287,6 @@ registered(
         "(AT-RAG, Algorithm 1, section 3.2, table 1).",
         at_rag,
         _reads,
-        version="3",
+        version="4",
     ),
 )

@@ -248,12 +248,17 @@ def test_ways_of_answering_are_compared_with_none():
 def test_a_judge_that_cannot_be_read_lowers_the_coverage_and_not_the_mean():
     questions = {"s": [Question(str(i), "?", "open", "test", answer="x") for i in range(4)]}
     answers = rows_of([("0", "a"), ("1", "b"), ("2", "c"), ("3", None)])
-    judgements = [{"overall": 4.0}, {"failure": "no marks"}, {"overall": 8.0}, None]
+    failed = {"judge": "no marks", "faithfulness": "cut off"}
+    judgements = [{"judge": 4.0, "faithfulness": 0.5}, {"failures": failed}, {"judge": 8.0}, None]
     answers["judgement"] = [json.dumps(j) if j else None for j in judgements]
     scores = score_answers(mark(answers, questions), 0).set_index("measure")
     judge = scores.loc["judge"]
     assert (judge["value"], judge["n"], judge["coverage"]) == (6, 3, pytest.approx(2 / 3))
     assert judge["low"] >= 4 and judge["high"] <= 8
+    # Of an answer that rests on no passage no faithfulness was asked for.
+    faithfulness = scores.loc["faithfulness"]
+    assert (faithfulness["value"], faithfulness["n"], faithfulness["coverage"]) == (0.5, 2, 0.5)
+    assert "context recall" not in scores.index
     assert scores.loc["exact match", "n"] == 4
 
 
@@ -271,7 +276,9 @@ def test_open_answers_are_judged_where_that_is_asked_for(copied_project):
     assert len(answers) == 3 and len(given) == answers["answer"].notna().sum() > 0
     for judgement in given:
         marks = [judgement[name] for name in ("correctness", "completeness", "relevance")]
-        assert judgement["overall"] == pytest.approx(sum(marks) / 3) and 0 <= min(marks) <= max(marks) <= 10
+        assert judgement["judge"] == pytest.approx(sum(marks) / 3) and 0 <= min(marks) <= max(marks) <= 10
+        # The embedded reader judges no claims: it would have to guess.
+        assert judgement["failures"] == {} and "faithfulness" not in judgement
     shown = CliRunner().invoke(cli.main, ["scores", "--answers", "--json", "--config", str(copied_project.config)])
     judged = [row for row in json.loads(shown.stdout) if row["measure"] == "judge"]
     (row,) = [row for row in judged if row["method"] == "auto → one-step"]

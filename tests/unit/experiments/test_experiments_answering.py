@@ -597,10 +597,10 @@ def test_topics_by_chance_are_those_of_other_questions():
 
 
 def test_marks_of_a_judge_that_could_not_be_read_lower_the_coverage_only():
-    marks = {"correctness": 4.0, "completeness": 6.0, "relevance": 8.0, "overall": 6.0}
-    texts = [json.dumps(marks), json.dumps({"failure": "no marks"}), None]
+    marks = {"correctness": 4.0, "completeness": 6.0, "relevance": 8.0, "judge": 6.0}
+    texts = [json.dumps(marks), json.dumps({"failures": {"judge": "no marks"}}), None]
     (row,) = loop.judge_rows(pd.DataFrame({"method": "w", "document": list("abc"), "judgement": texts}), 0)
-    assert row["overall"] == "6.000 [–]" and (row["marked"], row["of"]) == (1, 2)
+    assert row["judge"] == "6.000 [–]" and (row["marked"], row["of"]) == (1, 2)
     assert loop.judge_rows(pd.DataFrame({"method": ["w"], "document": ["a"], "judgement": [None]}), 0) == []
 
 

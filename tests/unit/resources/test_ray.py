@@ -326,5 +326,5 @@ def test_without_the_package_the_extra_is_named(tmp_path):
         "except Exception as error: print(type(error).__name__, error)"
     )
     said = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert said.stdout.startswith("MogError engine.kind: `ray` needs the extra `ray`")
+    assert said.stdout.startswith("MogError engine.kind: ray needs the package ray")
     assert "pip install 'mog-assets[ray]'" in said.stdout

@@ -88,6 +88,10 @@ def marks(correctness):
     return {"correctness": correctness, "completeness": 5, "relevance": 9}
 
 
+def checks(*verdicts):
+    return {"verdicts": [{"number": n, "reason": "It says so.", "verdict": v} for n, v in enumerate(verdicts, 1)]}
+
+
 def asks(question, answer="Insulin."):
     return {"question": question, "answer": answer, "quote": "Insulin lowers blood glucose."}
 
@@ -160,6 +164,27 @@ ROLES = {
         Judgement(8, 5, 9),
         marks(2),
         ('{"Korrektheit": 8, "Vollständigkeit": 5, "Relevanz": 9}', FAILED),
+    ),
+    "claims": Role(
+        role("claims", OPEN, "Insulin."),
+        {"claims": [TEXT]},
+        [TEXT],
+        {"claims": ["Glucagon raises blood glucose."]},
+        (f"Die Aussagen:\n{json.dumps({'claims': [GERMAN]}, ensure_ascii=False)}", [GERMAN]),
+    ),
+    "attribution": Role(
+        role("attributed", OPEN, PASSAGES, [TEXT, GERMAN]),
+        checks(True, False),
+        [True, False],
+        checks(False, False),
+        ('{"verdicts": [{"number": "eins", "verdict": "ja"}]}', FAILED),
+    ),
+    "contribution": Role(
+        role("contributing", OPEN, PASSAGES, "insulin"),
+        checks(True),
+        [True],
+        checks(False),
+        ('{"verdicts": [{"number": 1, "reason": "是", "verdict": "是"}]}', FAILED),
     ),
     "classify": Role(
         role("classify", CHOICE), verdict("single"), "single", verdict("none"), ('{"verdict": "einfach"}', FAILED)
