@@ -30,6 +30,7 @@ COMMANDS: dict[str, list[str]] = {
     "local": ["retrieve", QUESTION],
     "topics": ["-c", "import bertopic"],
     "serve": ["-c", f"{MODULE}http"],
+    "tokens": ["-c", "import tiktoken, tokenizers"],
     "mcp": ["-c", f"{MODULE}mcp_server"],
     "all": ["run"],
     "core, from the source": ["retrieve", QUESTION, "--method", "fixed-2"],

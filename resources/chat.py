@@ -25,7 +25,8 @@ class LlmSettings(SettingsModel):
     one attempt, in seconds. `price_in` and `price_out` are USD per million tokens,
     0 if not known. A run that has spent `budget_usd` sends no more requests. `structured` is about `response_format`,
     the JSON schema of an answer: `auto` sends it until the model rejects it; with `on`, that is an error; `off` only
-    asks in words.
+    asks in words. `tokenizer` counts the tokens of a budget: the model's tokenizer.json or the folder that has it, or
+    an encoding of tiktoken as `tiktoken:o200k_base`; if it is left out, tiktoken's of the model.
     """
 
     model: Annotated[str, Field(min_length=1)] = "gpt-4o-mini"
@@ -38,6 +39,7 @@ class LlmSettings(SettingsModel):
     budget_usd: float | None = Field(None, ge=0)
     price_in: float = Field(0.0, ge=0)
     price_out: float = Field(0.0, ge=0)
+    tokenizer: Annotated[str, Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _priced(self) -> LlmSettings:

@@ -10,14 +10,14 @@ import numpy as np
 from mog_assets.answering.answerers import Retrieve, RetrievedPassages
 from mog_assets.answering.roles import Passage
 from mog_assets.arrays import ranges
+from mog_assets.config.budget import Budget
+from mog_assets.ranking.passages import GAP
 from mog_assets.ranking.rankings import Rankings
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import Method
 from mog_assets.retrieval.passages import Passages
 
-# Separates the spans of one passage.
-_GAP = " … "
 # The budget is what so many passages share.
 PASSAGES = 5
 
@@ -32,7 +32,7 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
         method: Its `topics` is ignored: the caller says whether passages must be of the query's topic.
         opened: The corpora; its own queries are ignored.
     """
-    budget = opened.corpora.settings.budget
+    budget = Budget.of(opened.corpora.settings.budget)
 
     def retrieve(
         queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()
@@ -40,9 +40,9 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
         retrieval = opened.again(queries)
         used = retrieval.resolved(method.within(topics))
         if used.ranking and any(read):
-            ranked = retrieval.once(Rankings).passages_after(*_pieces(opened.corpora, read), budget * k // PASSAGES)
+            ranked = retrieval.once(Rankings).passages_after(*_pieces(opened.corpora, read), budget.share(k, PASSAGES))
         elif used.ranking:
-            ranked = retrieval.passages(used, budget=budget * k // PASSAGES)
+            ranked = retrieval.passages(used, budget=budget.share(k, PASSAGES))
         else:
             ranked = retrieval.rank(used, k)
             ranked = ranked.at(ranked.rank < k)
@@ -100,7 +100,7 @@ def texts(corpora: Corpora, passages: Passages, questions: int) -> list[list[Pas
             before = passages_of.pop()
             # Otherwise a reader would take it for part of the previous document.
             head = "" if before.spans[-1][:2] == span[:2] else f"{title}: "
-            joined = f"{before.text}{_GAP}{head}{piece}"
+            joined = f"{before.text}{GAP}{head}{piece}"
             passages_of.append(replace(before, text=joined, spans=(*before.spans, span)))
         else:
             passages_of.append(Passage(span[0], span[1], title, piece, (span,), level))

@@ -50,6 +50,9 @@ def _where(context: click.Context, option: click.Parameter, value: str | None) -
     metavar="CHARS",
     help="Most characters. [default: budget of the configuration, unless --k is given]",
 )
+@click.option(
+    "--budget-tokens", type=click.IntRange(min=1), metavar="N", help="Most tokens of what reads the passages, instead."
+)
 @click.option("--k", type=click.IntRange(min=1), help="Most passages.")
 @click.option("--explain", is_flag=True, help="Say why each passage is there.")
 @click.option("--question-set", help="Search the corpora of this question set (default: all corpora).")
@@ -62,6 +65,7 @@ def retrieve(
     path: str | None,
     method: str,
     budget: int | None,
+    budget_tokens: int | None,
     k: int | None,
     explain: bool,
     question_set: str | None,
@@ -70,12 +74,15 @@ def retrieve(
     as_json: bool,
 ) -> None:
     """Print the best passages for QUESTION."""
+    if budget and budget_tokens:
+        raise ConfigError("--budget-tokens: expected no --budget beside it, got both")
+    most = f"{budget_tokens} tokens" if budget_tokens else budget
     settings = settings_of(path)
     from mog_assets.serving import project
 
     with project.open(settings, corpora_of(settings, question_set), keep=False) as opened:
         seen = seen_by(opened, principal)
-        results = seen.retrieve(question, budget=budget, k=k, method=method, where=where, explain=explain)
+        results = seen.retrieve(question, budget=most, k=k, method=method, where=where, explain=explain)
     if results.because:
         # Not on standard output, which may be JSON.
         echo(f"ranked by {results.method}" + (f", because {results.because}" if explain else ""), err=True)

@@ -17,10 +17,12 @@ from mog_assets.config import yaml_values
 from mog_assets.config.paths import check_home, encoder_source, resolved
 from mog_assets.config.sections import RankingSettings
 from mog_assets.config.settings import Settings
+from mog_assets.resources.chat import LlmSettings
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import ConfigError
 from mog_assets.resources.printable import printable
 from mog_assets.resources.settings import SettingsModel
+from mog_assets.resources.tokens import TIKTOKEN
 
 CONFIG_VARIABLE = "MOG_CONFIG"
 DEFAULT_CONFIG = "mog.yaml"
@@ -110,6 +112,7 @@ def _absolute(settings: Settings, base: Path) -> Settings:
             "home": home,
             "permissions": permissions,
             **_encoders(settings, base),
+            "llm": _llm(settings, base),
             "corpora": {
                 name: c.model_copy(update={"path": corpora[name], **sources.get(name, {})})
                 for name, c in settings.corpora.items()
@@ -124,6 +127,14 @@ def _absolute(settings: Settings, base: Path) -> Settings:
 def copies(home: Path, corpus: str) -> Path:
     """The folder to which the items of a source are copied."""
     return home / "cache" / "sources" / corpus
+
+
+def _llm(settings: Settings, base: Path) -> LlmSettings:
+    tokenizer = settings.llm.tokenizer
+    if tokenizer is None or tokenizer.startswith(TIKTOKEN):
+        return settings.llm
+    file = resolved("llm.tokenizer", Path(tokenizer), base)
+    return settings.llm.model_copy(update={"tokenizer": str(file)})
 
 
 def _encoders(settings: Settings, base: Path) -> dict[str, Any]:

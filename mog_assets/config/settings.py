@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from mog_assets.config.budget import Written
 from mog_assets.config.paper_sections import ExperimentSettings, GraphSettings, RouterSettings, SoftLabelSettings
 from mog_assets.config.sections import (
     MOST_LEVELS,
@@ -50,7 +51,7 @@ class Settings(SettingsModel):
     retriever: RetrieverName = "bm25"
     k_r: Count = 3
     k: Count = 2
-    budget: Count = 4000
+    budget: Written = 4000
     graph: GraphSettings = GraphSettings()
     soft_labels: SoftLabelSettings = SoftLabelSettings()
     router: RouterSettings = RouterSettings()

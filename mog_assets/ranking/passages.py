@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -10,8 +11,22 @@ from mog_assets.arrays import ranges, running
 from mog_assets.chunking.chunks import Layout
 from mog_assets.retrieval.passages import Passages
 
+# Sizes of spans: of the document, start and end of each, arrays of shape (spans,).
+Sizes = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+# Separates the spans of one passage.
+GAP = " … "
+# So many pieces of a question are sized at a time.
+_BLOCK = 64
 
-def joined(passages: Passages, layout: Layout, budget: int | None = None, k: int | None = None) -> Passages:
+
+def characters(document: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Sizes of spans in characters."""
+    return end - start
+
+
+def joined(
+    passages: Passages, layout: Layout, budget: int | None = None, k: int | None = None, sizes: Sizes = characters
+) -> Passages:
     """Join ranked pieces to passages of contiguous text that never repeat any.
 
     Pieces are taken in ranked order, those of a chunk in reading order. One that stands next to a piece taken before
@@ -22,8 +37,9 @@ def joined(passages: Passages, layout: Layout, budget: int | None = None, k: int
     Args:
         passages: Ranked pieces or chunks of questions, each one span.
         layout: Of all corpora.
-        budget: Most characters of a question's passages; the best piece is taken whatever its length.
+        budget: Most of a question's passages; the best piece is taken whatever its size.
         k: Most passages of a question: pieces are taken until one would begin another.
+        sizes: What the budget counts.
     """
     first, last = layout.pieces(passages.document, passages.start, passages.end)
     rows = np.repeat(np.arange(len(first)), last - first)
@@ -31,7 +47,7 @@ def joined(passages: Passages, layout: Layout, budget: int | None = None, k: int
     taken: list[tuple[int, int, int, int, float]] = []
     bounds = np.searchsorted(of, np.arange(int(of.max(initial=-1)) + 2))
     for question, (begin, end) in enumerate(pairwise(bounds)):
-        kept = begin + _taken(piece[begin:end], layout, budget, k)
+        kept = begin + _taken(piece[begin:end], layout, budget, k, sizes)
         pieces = piece[kept]
         # Runs of neighbours: in ascending order, each begins where the number or the document jumps.
         order = np.argsort(pieces)
@@ -51,9 +67,9 @@ def joined(passages: Passages, layout: Layout, budget: int | None = None, k: int
     return Passages(of, rank, layout.document_of[begin], layout.spans[begin, 0], layout.spans[end, 1], level, value)
 
 
-def fitting(passages: Passages, budget: int) -> Passages:
+def fitting(passages: Passages, budget: int, sizes: Sizes = characters) -> Passages:
     """The best passages that fit into a budget as they are, of several spans each; always the best one."""
-    length = passages.end - passages.start
+    length = sizes(passages.document, passages.start, passages.end)
     used = running(length, passages.question) + length
     full = (used > budget) & (passages.rank > 0)
     least = np.full(int(passages.question.max(initial=-1)) + 1, np.iinfo(np.int64).max)
@@ -61,14 +77,17 @@ def fitting(passages: Passages, budget: int) -> Passages:
     return passages.at(passages.rank < least[passages.question])
 
 
-def _taken(pieces: np.ndarray, layout: Layout, budget: int | None, k: int | None) -> np.ndarray:
+def _taken(pieces: np.ndarray, layout: Layout, budget: int | None, k: int | None, sizes: Sizes) -> np.ndarray:
     """Which of a question's ranked pieces fill the budget, or k passages; each once."""
-    sizes = layout.spans[pieces, 1] - layout.spans[pieces, 0]
     document = layout.document_of[pieces]
     taken: set[tuple[int, int]] = set()
     kept: list[int] = []
     used, runs = 0, 0
-    for row, (piece, of, size) in enumerate(zip(pieces.tolist(), document.tolist(), sizes.tolist(), strict=True)):
+    for row, (piece, of) in enumerate(zip(pieces.tolist(), document.tolist(), strict=True)):
+        if row % _BLOCK == 0:
+            block = pieces[row : row + _BLOCK]
+            size_of = sizes(document[row : row + _BLOCK], *layout.spans[block].T).tolist()
+        size = size_of[row % _BLOCK]
         if (of, piece) in taken:
             continue
         joins = ((of, piece - 1) in taken) + ((of, piece + 1) in taken)

@@ -15,6 +15,7 @@ import numpy as np
 
 from mog_assets.arrays import mixed, places
 from mog_assets.config import Settings
+from mog_assets.config.budget import Budget
 from mog_assets.mentions.edges import Mentions
 from mog_assets.ranking import models, multihop
 from mog_assets.ranking.blend import Blend
@@ -274,17 +275,18 @@ class Rankings:
             question, piece, scores = multihop.merged((question, piece), again[:2])
         return self._passages(question, piece, scores)
 
-    def passages_after(self, question: np.ndarray, piece: np.ndarray, budget: int) -> Passages:
+    def passages_after(self, question: np.ndarray, piece: np.ndarray, budget: Budget) -> Passages:
         """Passages once some pieces were read: these, in turn with what the questions find together with the best.
 
         Args:
             question: Positions of the questions of what was read, by question, best first.
             piece: What was read.
-            budget: Most characters.
+            budget: Most of it.
         """
         again = self._following(question, piece)._by_score("multihop")
         merged = multihop.merged((question, piece), again[:2], 1)
-        return joined(self._passages(*merged), self.retrieval.corpora.layout, budget)
+        sizes = self.retrieval.sizes(budget)
+        return joined(self._passages(*merged), self.retrieval.corpora.layout, budget.amount, sizes=sizes)
 
     def reasons(self, kind: str, passages: Passages) -> list[str]:
         """What raised the score of the best piece of each passage most."""

@@ -15,12 +15,15 @@ import numpy as np
 
 from mog_assets import tensors
 from mog_assets.config import RetrieverName
+from mog_assets.config.budget import Budget
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.models import Inputs
-from mog_assets.ranking.passages import fitting, joined
+from mog_assets.ranking.passages import GAP, Sizes, characters, fitting, joined
 from mog_assets.ranking.section_search import Searching
 from mog_assets.resources import tracing
 from mog_assets.resources.reranker_settings import Reading
+from mog_assets.resources.tokens import Count, counter, of_file
+from mog_assets.resources.transformer import embedded_folder
 from mog_assets.retrieval.corpora import Corpora, Encode, Read
 from mog_assets.retrieval.methods import AUTO, Method, parse
 from mog_assets.retrieval.nearest import Vectors, exactly_nearest, linked_nearest, nearest
@@ -198,7 +201,7 @@ class Retrieval:
         np.maximum.at(count, of_topic.question, of_topic.rank + 1)
         return self.topics.none | (count < k)
 
-    def passages(self, method: Method, k: int | None = None, budget: int | None = None) -> Passages:
+    def passages(self, method: Method, k: int | None = None, budget: int | str | Budget | None = None) -> Passages:
         """The best passages for every question, as people and readers get them.
 
         With a budget, and for rankings, neighbouring pieces are joined and no text is repeated.
@@ -206,17 +209,31 @@ class Retrieval:
         Args:
             method: Any method except a control.
             k: Most passages.
-            budget: Most characters; the best piece is taken whatever its length.
+            budget: See `Budget.of`; the best piece is taken whatever its size.
+
+        Raises:
+            ConfigError: the budget is none, or its tokens cannot be counted; see `resources.tokens.counter`.
         """
         method = self.resolved(method)
+        most = None if budget is None else Budget.of(budget)
         with tracing.span("rank", method=method.name, questions=len(self.queries)):
             ranked = self.rank(method, k or self.corpora.settings.k)
         if budget is None and not method.ranking:
             return ranked if k is None else ranked.at(ranked.rank < k)
-        with tracing.span("join", budget=budget, k=k):
+        with tracing.span("join", budget=None if most is None else str(most), k=k):
+            amount, sizes = (None, characters) if most is None else (most.amount, self.sizes(most, method.of.joined))
             if method.of.joined:
-                return joined(ranked, self.corpora.layout, budget, k)
-            return fitting(ranked if k is None else ranked.at(ranked.rank < k), budget or 0)
+                return joined(ranked, self.corpora.layout, amount, k, sizes)
+            return fitting(ranked if k is None else ranked.at(ranked.rank < k), amount or 0, sizes)
+
+    def sizes(self, budget: Budget, joined: bool = True) -> Sizes:
+        """What a budget counts: characters, or tokens of what reads passages.
+
+        Args:
+            budget: The budget.
+            joined: Whether passages are of one span each.
+        """
+        return partial(_token_sizes, self, joined) if budget.tokens else characters
 
     def reasons(self, method: Method, passages: Passages) -> list[str]:
         """Why each passage is there: what raised the score of its best piece most; empty unless it is a ranking's.
@@ -296,6 +313,27 @@ def limited(
 
 def _remembering(retrieval: Retrieval, retriever: RetrieverName, groups: Groups | None) -> Searcher:
     return Remembering(retrieval._searcher(retriever, groups))
+
+
+def _counter(retrieval: Retrieval) -> Count:
+    settings = retrieval.corpora.settings
+    if settings.llm.tokenizer is None and settings.answering.reader != "openai":
+        # Rules have none; the other readers read the tokens of the embedded encoder.
+        return of_file(embedded_folder("answering.reader") / "tokenizer.json", "answering.reader")
+    return counter(settings.llm.tokenizer, settings.llm.model)
+
+
+def _token_sizes(
+    retrieval: Retrieval, joined: bool, document: np.ndarray, start: np.ndarray, end: np.ndarray
+) -> np.ndarray:
+    """Sizes of spans in tokens, each with what may stand between it and another one of its passage."""
+    texts, spans = retrieval.corpora.texts(document.tolist()), []
+    for of, first, last in zip(document.tolist(), start.tolist(), end.tolist(), strict=True):
+        title, text = texts[of]
+        while last < len(text) and text[last].isspace():
+            last += 1
+        spans.append(text[first:last] if joined else f"{GAP}{title}: {text[first:last]}")
+    return np.array(retrieval.shared(_counter)(spans), np.int64)
 
 
 def _topic_model(retrieval: Retrieval) -> TopicModel:

@@ -31,7 +31,7 @@ class MogRetriever:
     def __init__(
         self,
         config: str | Path | Project | None = None,
-        budget: int | None = None,
+        budget: int | str | None = None,
         k: int | None = None,
         method: str | None = None,
         corpora: Sequence[str] | None = None,
@@ -52,7 +52,7 @@ class MogRetriever:
     def run(
         self,
         query: str,
-        budget: int | None = None,
+        budget: int | str | None = None,
         k: int | None = None,
         method: str | None = None,
         corpora: list[str] | None = None,
@@ -70,7 +70,7 @@ class MogRetriever:
     async def run_async(
         self,
         query: str,
-        budget: int | None = None,
+        budget: int | str | None = None,
         k: int | None = None,
         method: str | None = None,
         corpora: list[str] | None = None,

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
+from mog_assets.config.budget import Budget, Written
 from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.phrases import phrases
 from mog_assets.serving import files, openapi_page
@@ -52,8 +53,10 @@ class Searched(BaseModel):
 class RetrieveBody(Searched):
     """The body of `POST /v1/retrieve`."""
 
-    budget: int | None = Field(
-        None, ge=1, description="Most characters; that of the project if neither it nor k is given."
+    budget: Written | None = Field(
+        None,
+        description="Most characters, or `1000 tokens`: most tokens of what reads the passages. That of the project if "
+        "neither it nor k is given.",
     )
     k: int | None = Field(None, ge=1, description="Most passages.")
     method: Name = Field("auto", description="How passages are ranked: see `methods` of `GET /v1/corpora`.")
@@ -184,7 +187,7 @@ def _add_search(made: FastAPI, serving: Serving) -> None:
     @made.post("/v1/retrieve", tags=["search"], summary="The best passages for a question")
     async def retrieve(request: Request, body: RetrieveBody) -> JSONResponse:
         arguments, project = checked(request, body), serving.project_for(request)
-        options.check_amount("budget", body.budget)
+        options.check_amount("budget", None if body.budget is None else Budget.of(body.budget).amount)
         options.check_amount("k", body.k)
         arguments |= {"budget": body.budget, "k": body.k, "method": body.method, "explain": body.explain}
 

@@ -32,7 +32,7 @@ class MogRetriever(BaseRetriever):
     """
 
     config: str | Path | Project | None = None
-    budget: int | None = None
+    budget: int | str | None = None
     k: int | None = None
     method: str | None = None
     corpora: Sequence[str] | None = None
@@ -53,7 +53,7 @@ class MogRetriever(BaseRetriever):
         query: str,
         *,
         run_manager: CallbackManagerForRetrieverRun,
-        budget: int | None = None,
+        budget: int | str | None = None,
         k: int | None = None,
         method: str | None = None,
         corpora: Sequence[str] | None = None,

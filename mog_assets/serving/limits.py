@@ -59,7 +59,7 @@ class ServerOptions:
         body_seconds: Seconds for the head of a request, and again for its body, to arrive.
         send_seconds: Seconds for the caller to take a part of the answer.
         question_chars: Longest question.
-        budget: Largest budget.
+        budget: Largest budget, in characters or tokens.
         k: Largest k.
         connections: Most requests that are being answered, each on a connection.
         connections_per_address: As many of one address.

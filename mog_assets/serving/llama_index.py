@@ -34,7 +34,7 @@ class MogRetriever(BaseRetriever):
         self,
         config: str | Path | Project | None = None,
         *,
-        budget: int | None = None,
+        budget: int | str | None = None,
         k: int | None = None,
         method: str | None = None,
         corpora: Sequence[str] | None = None,

@@ -226,7 +226,7 @@ class Project:
         self,
         question: str,
         *,
-        budget: int | None = None,
+        budget: int | str | None = None,
         k: int | None = None,
         method: str = AUTO,
         corpora: Sequence[str] | None = None,
@@ -237,7 +237,8 @@ class Project:
 
         Args:
             question: The question.
-            budget: Most characters; that of the settings if neither `budget` nor `k` is given.
+            budget: Most characters, or as `"1000 tokens"` most tokens of what reads the passages; that of the settings
+                if neither `budget` nor `k` is given.
             k: Most passages.
             method: Any method except a control; `auto` is the one that the project's own questions chose.
             corpora: Corpora that passages may be of; None for all. Statistics of terms remain those of all.
@@ -258,7 +259,7 @@ class Project:
         self,
         questions: Sequence[str],
         *,
-        budget: int | None = None,
+        budget: int | str | None = None,
         k: int | None = None,
         method: str = AUTO,
         corpora: Sequence[str] | None = None,
@@ -266,7 +267,8 @@ class Project:
         explain: bool = False,
     ) -> list[Retrieved]:
         """The best passages for each of several questions, as `retrieve`; faster than one at a time."""
-        _check(questions, budget=budget, k=k)
+        _check(questions, k=k)
+        limit = self.settings.budget if k is None and budget is None else budget
         how, because = self._method(method), ""
         if explain and not how.ranking and how.kind != AUTO:
             raise ConfigError(f"explain: expected a ranking ({', '.join(rankings())}), which {how.name} is not")
@@ -278,7 +280,6 @@ class Project:
             retrieval = self._searching(now, sight, corpora, where, *questions[:1]).again(list(questions))
             if how.kind == AUTO:
                 how, because = retrieval.chosen
-            limit = self.settings.budget if k is None and budget is None else budget
             ranked = retrieval.passages(how, k, limit)
             weights = how.of.weights(retrieval, how, explain)
             topics = reading.topics(retrieval, how, k or self.settings.k)

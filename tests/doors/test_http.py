@@ -177,6 +177,8 @@ def test_the_client_of_openai_searches(served):
         ("/v1/retrieve", {"question": QUESTION, "k": 0}, 422, "k"),
         ("/v1/retrieve", {"question": QUESTION, "k": 51}, 422, "at most 50"),
         ("/v1/retrieve", {"question": QUESTION, "budget": 10**9}, 422, "at most 100,000"),
+        ("/v1/retrieve", {"question": QUESTION, "budget": "900000 tokens"}, 422, "at most 100,000"),
+        ("/v1/retrieve", {"question": QUESTION, "budget": "much"}, 422, "budget"),
         ("/v1/retrieve", {"question": "x" * (MOST_CHARS + 1)}, 422, "at most 500 characters"),
         ("/v1/retrieve", {"question": "  "}, 400, "white space"),
         ("/v1/retrieve", {"question": QUESTION, "method": "nope"}, 400, "nope"),

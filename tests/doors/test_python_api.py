@@ -180,7 +180,7 @@ def test_the_project_tells_what_can_be_asked(opened):
         (lambda p: p.retrieve("gar\ud800lic"), ConfigError, "half a character (surrogate) at 3"),
         (lambda p: p.retrieve(None), ConfigError, "question: expected a question"),
         (lambda p: p.retrieve("x" * 10_001), ConfigError, "at most 10000 characters, got 10001"),
-        (lambda p: p.retrieve(QUESTION, budget=0), ConfigError, "budget: expected an integer of at least 1, got 0"),
+        (lambda p: p.retrieve(QUESTION, budget=0), ConfigError, "budget: expected an integer of at least 1, which"),
         (lambda p: p.retrieve(QUESTION, k=True), ConfigError, "k: expected an integer of at least 1, got True"),
         (lambda p: p.retrieve(QUESTION, method="fixed-9"), ConfigError, "got 'fixed-9'"),
         (lambda p: p.retrieve(QUESTION, method="gold"), ConfigError, "without gold evidence"),
