@@ -19,16 +19,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mog_assets.resources.errors import NotFound
 from mog_assets.serving.events import Stream
-from mog_assets.serving.limits import NAME_CHARS, Happened, ServerOptions
+from mog_assets.serving.limits import MOST_TURNS, NAME_CHARS, Happened, ServerOptions
 from mog_assets.serving.links import page_of
 from mog_assets.serving.problems import CHAT_PATH, MODELS_PATH, Problem
 from mog_assets.serving.state import Serving
 
 # What a chat program calls a model: this one searches all corpora, `mog/CORPUS` one of them.
 MODEL = "mog"
-_MOST_MESSAGES = 1000
-# Earlier questions that a follow-up may refer to.
-_TURNS = 6
 
 
 class Part(BaseModel):
@@ -62,7 +59,7 @@ class ChatBody(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     model: str = Field(MODEL, max_length=NAME_CHARS + len(MODEL) + 1, description="`mog`, or `mog/CORPUS`.")
-    messages: list[Message] = Field(min_length=1, max_length=_MOST_MESSAGES, description="The last one is answered.")
+    messages: list[Message] = Field(min_length=1, max_length=2 * MOST_TURNS, description="The last one is answered.")
     stream: bool | None = Field(None, description="Answer with server-sent events.")
     n: int | None = Field(None, description="Must be 1: there is one answer.")
     tools: list[Any] | None = Field(None, description="Must be empty: no tools are called.")
@@ -115,12 +112,11 @@ def _conversation(body: ChatBody, options: ServerOptions) -> tuple[str, list[tup
     options.check_question("messages", last.text)
     earlier: list[tuple[str, str]] = []
     for message in body.messages[:-1]:
-        # What is too long to be a question is a text that somebody pasted.
-        if message.role == "user" and message.text and len(message.text) <= options.question_chars:
+        if message.role == "user":
             earlier.append((message.text, ""))
         elif message.role == "assistant" and earlier:
-            earlier[-1] = earlier[-1][0], message.text[: options.question_chars]
-    return last.text, earlier[-_TURNS:]
+            earlier[-1] = earlier[-1][0], message.text
+    return last.text, options.conversation(earlier)
 
 
 def _corpora(project: Any, model: str) -> list[str] | None:

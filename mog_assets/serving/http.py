@@ -25,7 +25,7 @@ from mog_assets.serving.chat import add_chat
 from mog_assets.serving.compatible import add_dify, add_openai
 from mog_assets.serving.events import Stream
 from mog_assets.serving.guards import Body, Guard, Head
-from mog_assets.serving.limits import CHOICES, NAME_CHARS, NAMES, ServerOptions
+from mog_assets.serving.limits import CHOICES, MOST_TURNS, NAME_CHARS, NAMES, ServerOptions
 from mog_assets.serving.observed import Observed
 from mog_assets.serving.problems import Problem, problem_of
 from mog_assets.serving.pushing import add_push
@@ -64,12 +64,26 @@ class RetrieveBody(Searched):
     sentences: bool = Field(False, description="Add to each passage how similar its sentences are to the question.")
 
 
+class Turn(BaseModel):
+    """A question that was asked before, and what was answered."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    question: str
+    answer: str = ""
+
+
 class AskBody(Searched):
     """The body of `POST /v1/ask`."""
 
     method: Name | None = Field(None, description="The way of answering: see `ways` of `GET /v1/corpora`.")
     options: dict[Letter, str] | None = Field(
         None, max_length=CHOICES, description="Choices by letter; they count as part of the question."
+    )
+    earlier: list[Turn] = Field(
+        default_factory=list,
+        max_length=MOST_TURNS,
+        description="The conversation so far, in order: a follow-up is made a question that stands alone.",
     )
     stream: bool = Field(False, description="Answer with server-sent events; so does `Accept: text/event-stream`.")
 
@@ -211,7 +225,8 @@ def _add_search(made: FastAPI, serving: Serving) -> None:
     @made.post("/v1/ask", tags=["search"], summary="An answer with the passages that it is based on")
     async def ask(request: Request, body: AskBody) -> Response:
         arguments, project = checked(request, body, body.options), serving.project_for(request)
-        arguments |= {"method": body.method, "options": body.options}
+        earlier = options.conversation([(turn.question, turn.answer) for turn in body.earlier])
+        arguments |= {"method": body.method, "options": body.options, "earlier": earlier}
         if body.stream or "text/event-stream" in request.headers.get("accept", ""):
             stream = Stream(
                 serving.answers, lambda happened: project.ask(body.question, **arguments, on_event=happened)

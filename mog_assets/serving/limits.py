@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event, Lock
@@ -30,6 +30,8 @@ _TEXT_CHARS = 100_000
 NAME_CHARS, NAMES = 2000, 1000
 # Options of a question: a letter each.
 CHOICES = 26
+# Turns of a conversation that may be sent, and the last ones that a follow-up may refer to.
+MOST_TURNS, TURNS = 500, 6
 # Places of a passage.
 PLACES = 200
 # Bodies of the largest size that arrive at a time.
@@ -116,6 +118,14 @@ class ServerOptions:
         if len(choices) > CHOICES:
             raise Problem(422, f"options: expected at most {CHOICES}, got {len(choices):,}", "too much")
         return question
+
+    def conversation(self, earlier: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """The last turns of a conversation, which a question may refer to: each a question and its answer.
+
+        A question that is too long for one is a text that somebody pasted, and left out; answers are cut.
+        """
+        asked = [(question, answer[: self.question_chars]) for question, answer in earlier]
+        return [turn for turn in asked if turn[0].strip() and len(turn[0]) <= self.question_chars][-TURNS:]
 
     def check_amount(self, name: str, amount: int | None) -> None:
         """Check a budget or a k.

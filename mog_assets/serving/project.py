@@ -342,6 +342,8 @@ class Project:
         # Rules only put words before a question, which tell a reader nothing: it reads the question as it was asked.
         said = alone if self.settings.answering.reader == "openai" else question
         request = roles.AnswerRequest.of(Question("question", said, "open", "test", options=dict(options or {})))
+        if earlier and on_event:
+            on_event("standalone", {"question": alone})
         with tracing.span("ask", way=how.name), self._seeing() as (now, sight):
             retrieval = self._searching(now, sight, corpora, where, alone)
 

@@ -88,6 +88,18 @@ def test_an_answer_comes_at_once_or_as_events(served):
     assert events(by_header[2])[-1][0] == "done"
 
 
+def test_a_follow_up_is_asked_with_the_conversation(served):
+    first = "How far apart are garlic cloves planted?"
+    long = {"question": "x" * (MOST_CHARS + 1), "answer": "y"}
+    turns = [{"question": first, "answer": "15 cm"}, long, {"question": "Why?"}]
+    body = {"question": "And how deep are they planted?", "earlier": turns}
+    _, _, told = served.call("/v1/ask", body)
+    assert told["question"] == f"Why? {body['question']}"
+    happened = events(served.call("/v1/ask", {**body, "earlier": turns[:2], "stream": True})[2])
+    assert happened[0] == ("standalone", {"question": f"{first} {body['question']}"})
+    assert happened[-1][1]["question"] == happened[0][1]["question"]
+
+
 def test_what_fails_after_the_stream_has_begun_is_its_last_event(served):
     _, _, data = served.call("/v1/ask", {"question": " ", "stream": True})
     ((name, problem),) = events(data)
@@ -185,6 +197,8 @@ def test_the_client_of_openai_searches(served):
         ("/v1/retrieve", {"question": QUESTION, "corpora": ["nowhere"]}, 404, "nowhere"),
         ("/v1/retrieve", {"question": QUESTION, "where": {"title": {"near": 1}}}, 400, "near"),
         ("/v1/ask", {"question": "x" * (MOST_CHARS + 1)}, 422, "characters"),
+        ("/v1/ask", {"question": QUESTION, "earlier": [{"question": "?", "role": "user"}]}, 422, "role"),
+        ("/v1/ask", {"question": QUESTION, "earlier": [{"question": "?"}] * 501}, 422, "earlier"),
         ("/v1/nothing", {}, 404, "/v1/nothing"),
     ],
 )

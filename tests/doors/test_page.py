@@ -494,3 +494,58 @@ def test_there_is_no_button_where_nothing_is_noted(visit):
     page = visit()
     ask(page, CIABATTA)
     expect(page.get_by_role("button", name="This answered it")).to_have_count(0)
+
+
+def test_a_follow_up_is_answered_for_what_it_refers_to(visit):
+    page = visit()
+    ask(page, CIABATTA)
+    expect(page.locator("#before")).to_be_hidden()
+    first = page.locator("#said").inner_text()
+    page.get_by_role("textbox", name="A follow-up question").fill("And how long does it rise?")
+    with page.expect_request("**/v1/retrieve") as retrieved:
+        page.keyboard.press("Enter")
+    alone = f"{CIABATTA} And how long does it rise?"
+    assert retrieved.value.post_data_json["question"] == alone
+    answered(page)
+    expect(page.locator("#turns li")).to_have_count(1)
+    expect(page.locator("#turns li")).to_contain_text([CIABATTA])
+    expect(page.locator("#turns li")).to_contain_text([re.sub(r"\s*\[\d\]", "", first)[:30]])
+    page.get_by_text("How it was made").click()
+    expect(page.locator("#steps li").first).to_have_text(f"Understood as {alone}")
+    # The page of an earlier turn is a step back, and is as it was; what is typed at the top begins anew.
+    page.go_back()
+    expect(page.locator("#turns li")).to_have_count(0)
+    expect(page.locator("#question")).to_have_value(CIABATTA)
+    page.go_forward()
+    expect(page.locator("#turns li")).to_have_count(1)
+    page.reload()
+    expect(page.locator("#turns li")).to_have_count(1)
+    answered(page)
+    ask(page, "How long does a cat sleep?")
+    expect(page.locator("#turns li")).to_have_count(0)
+
+
+def test_the_conversation_is_text_on_a_phone_too(visit):
+    page = visit(**PHONE)
+    ask(page, f"How is {BAD} folded?")
+    for _ in range(7):
+        page.get_by_role("textbox", name="A follow-up question").fill(f"And {BAD} it?")
+        page.get_by_role("button", name="Follow up").click()
+        expect(page.locator("#follow")).to_be_hidden()
+        expect(page.locator("#follow")).to_be_visible()
+    expect(page.locator("#turns li")).to_have_count(6)
+    expect(page.locator("#turns li").last).to_contain_text(f"And {BAD} it?")
+    assert fits(page)
+
+
+def test_passages_of_a_follow_up_do_not_wait_for_an_answer_that_fails(visit):
+    page = visit()
+    ask(page, CIABATTA)
+    steps = streamed(
+        ("standalone", {"question": "Cats?"}), ("error", {"title": "Bad", "status": 502, "detail": "away"})
+    )
+    page.route("**/v1/ask", lambda route: route.fulfill(content_type="text/event-stream", body=steps))
+    page.locator("#next").fill("And cats?")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("away")
+    expect(page.locator(".passage").first).to_contain_text("A cat sleeps")

@@ -182,6 +182,9 @@ const GROUPS = [
   [/./, "chunks of one size, or of several"],
 ];
 
+// A follow-up refers to so many questions, as the server has it.
+const TURNS = 6;
+
 let known = { corpora: [], methods: [], ways: [], budget: undefined };
 let loading = null;
 let running = null;
@@ -265,10 +268,21 @@ function filterOf(text) {
   throw new Problem(0, "The filter cannot be read", 'Expected JSON like {"title": {"glob": "*bread*"}, "year": {"gte": 2020}}.');
 }
 
+// What was asked and answered before, which a follow-up refers to; kept with the entry of the history.
+const turnsBefore = () => history.state?.turns ?? [];
+
+function showTurns(turns) {
+  byId("before").hidden = !turns.length;
+  byId("turns").replaceChildren(...turns.map(({ question, answer, likeliest }) =>
+    make("li", {}, make("p", { class: "turn" }, question), make("p", {}, answer || (likeliest ? `No certain answer. Most likely: ${likeliest}` : "No answer.")))));
+}
+
 async function ask(state) {
   running?.abort();
   const own = running = new AbortController(), { signal } = own;
-  const question = state.get("q") ?? "";
+  const question = state.get("q") ?? "", earlier = turnsBefore();
+  showTurns(earlier);
+  byId("follow").hidden = true;
   shown = { passages: [], answer: "" };
   for (const id of ["answer", "found"]) byId(id).hidden = true;
   byId("start").hidden = Boolean(question);
@@ -282,9 +296,16 @@ async function ask(state) {
     const body = { question, where: filterOf(state.get("where")), corpora: chosen.length ? chosen : undefined };
     const budget = state.get("budget") ? Number(state.get("budget")) : undefined;
     const way = state.get("answer") ?? "";
-    // Passages do not wait for an answer.
-    const work = [passagesFor({ ...body, budget, method: state.get("method") ?? "auto" }, signal)];
-    if (way !== "none") work.push(answerTo({ ...body, method: way || undefined }, signal));
+    const passages = alone => passagesFor({ ...body, question: alone, budget, method: state.get("method") ?? "auto" }, signal);
+    const work = [];
+    // Passages do not wait for an answer; those for a follow-up, for what it asks.
+    let understood = { resolve: () => {} };
+    if (earlier.length && way !== "none") work.push(new Promise((resolve, reject) => { understood = { resolve, reject }; }).then(passages));
+    else work.push(passages(question));
+    if (way !== "none") work.push(answerTo({ ...body, earlier: earlier.map(({ question, answer }) => ({ question, answer })), method: way || undefined }, signal, understood.resolve).catch(error => {
+      understood.reject?.(error);
+      throw error;
+    }));
     const failed = (await Promise.allSettled(work)).find(part => part.status === "rejected");
     if (failed) throw failed.reason;
   } catch (error) {
@@ -430,6 +451,7 @@ async function* events(answer) {
 }
 
 const STEPS = {
+  standalone: data => ["Understood as ", make("q", {}, data.question)],
   passages: data => [`${count(data.passages.length, "passage")} for `, make("q", {}, data.query)],
   thought: data => ["Thought: ", data.text ?? "–"],
   extract: data => ["Found in the passages: ", data.text ?? "–"],
@@ -449,7 +471,7 @@ function write(text, kind) {
   byId("said").textContent = text;
 }
 
-async function answerTo(body, signal) {
+async function answerTo(body, signal, understood) {
   const started = performance.now();
   let written = "";
   byId("answer").hidden = false;
@@ -463,8 +485,12 @@ async function answerTo(body, signal) {
     const answer = await withKey(() => call("v1/ask", { body, signal, accept: "text/event-stream" }));
     for await (const [name, data] of events(answer)) {
       signal.throwIfAborted();
-      if (name === "done") return finish(data, performance.now() - started);
+      if (name === "done") {
+        understood(data.question);
+        return finish(data, performance.now() - started);
+      }
       if (name === "error") throw new Problem(data.status, data.title, data.detail);
+      if (name === "standalone") understood(data.question);
       if (name === "token") {
         written += data.text;
         write(written, "");
@@ -484,6 +510,7 @@ async function answerTo(body, signal) {
 }
 
 function finish(told, ms) {
+  byId("follow").hidden = false;
   if (told.answer === null) withhold(told);
   shown.answer = told.answer ?? "";
   shown.likeliest = told.likeliest;
@@ -569,6 +596,13 @@ function onKey(event) {
   event.preventDefault();
 }
 
+// Asks, as a further entry of the history.
+function open(state, turns) {
+  const query = String(state);
+  if (`?${query}` !== location.search || turns.length || turnsBefore().length) history.pushState({ turns }, "", query ? `?${query}` : location.pathname);
+  ask(state);
+}
+
 async function begin() {
   const question = byId("question");
   document.addEventListener("keydown", onKey);
@@ -592,9 +626,17 @@ async function begin() {
       complain(error);
       return;
     }
-    const state = stateOfForm(), query = String(state);
-    if (`?${query}` !== location.search) history.pushState(null, "", query ? `?${query}` : location.pathname);
-    ask(state);
+    open(stateOfForm(), []);
+  });
+  byId("follow").addEventListener("submit", event => {
+    event.preventDefault();
+    const state = new URLSearchParams(location.search), next = byId("next").value.trim();
+    if (!next) return;
+    const turns = [...turnsBefore(), { question: state.get("q"), answer: shown.answer, likeliest: shown.likeliest?.sentence }].slice(-TURNS);
+    state.set("q", next);
+    byId("next").value = "";
+    formOfState(state);
+    open(state, turns);
   });
   window.addEventListener("popstate", () => {
     const state = new URLSearchParams(location.search);
