@@ -197,6 +197,27 @@ def test_what_pages_show_is_what_the_commands_print(whole_samples):
         assert matches(output, done.stdout), f"{line}\n{done.stdout}{done.stderr}"
 
 
+@pytest.mark.full
+def test_the_notebook_runs_and_prints_what_it_shows(whole_samples):
+    cells = json.loads((ROOT / "examples" / "tour.ipynb").read_text(encoding="utf-8"))["cells"]
+    cells = [cell for cell in cells if cell["cell_type"] == "code"]
+    first, rest = "".join(cells[0]["source"]).splitlines(), cells[1:]
+    # The project is the one that these make.
+    assert [line.partition(" >")[0] for line in first] == ["!mog init --samples", "!mog run"]
+    script = "\nprint('\\f', end='')\n".join("".join(cell["source"]) for cell in rest)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    env = {**clean(), "MPLBACKEND": "Agg", "PATH": path}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=whole_samples.folder, env=env, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    for cell, printed in zip(rest, done.stdout.split("\f"), strict=True):
+        texts = ["".join(output["text"]) for output in cell["outputs"] if output["output_type"] == "stream"]
+        assert printed == "".join(texts)
+        # Pictures were looked at; that there is one is checked here.
+        assert ("plt." in "".join(cell["source"])) == any("image/png" in o.get("data", {}) for o in cell["outputs"])
+
+
 def clean():
     """The environment of somebody who has set no variable of the project.
 
