@@ -114,11 +114,15 @@ def test_the_page_of_assets_names_every_asset_and_no_other():
         {"topics": {"names": "openai"}, "generation": {"documents": 1}},
         {},
     ]
-    there = set()
+    there, checks = set(), set()
     for change in variants:
         raw = {**settings.model_dump(mode="json"), **change}
-        there |= set(plan.graph(config.Settings.model_validate(raw)))
-    cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+        graph = plan.graph(config.Settings.model_validate(raw))
+        there |= set(graph)
+        checks |= {(check.name, check.blocking) for recipe in graph.values() for check in recipe.checks}
+    rows = [line.split("|") for line in text.partition("## Checks")[2].splitlines() if line.startswith("| `")]
+    assert {(row[1].strip(" `"), row[3].strip() == "yes") for row in rows} == checks
+    cells = [line.split("|")[1] for line in text.partition("## Checks")[0].splitlines() if line.startswith("| `")]
     named = {name for cell in cells for name in re.findall(r"`([a-z0-9_/]+)`", cell)} - {"experiments/", "level_5"}
     families = {re.sub(r"level_\d", "level_1", key) for key in there if not key.startswith("experiments/")}
     assert named == families
