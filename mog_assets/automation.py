@@ -21,7 +21,7 @@ from mog_assets.corpus.assets import SOURCES
 from mog_assets.experiments import assets as experiments_assets
 from mog_assets.materialising import Materialised, materialise
 from mog_assets.names import Names
-from mog_assets.plan import REGISTRY, graph
+from mog_assets.plan import REGISTRY, graph, needed
 from mog_assets.recipe import FORCE, Recipe
 from mog_assets.resources import extras, tracing
 from mog_assets.resources.errors import ConfigError, MogError
@@ -90,7 +90,7 @@ def _definitions(settings: Settings, host: Host) -> dg.Definitions:
     ]
     job = partial(_job, names, settings.automation.run_tags)
     jobs = [
-        job("build", [r for r in recipes.values() if r.partitioned and not r.on_demand]),
+        job("build", [r for r in recipes.values() if not r.on_demand and _alone(r, recipes)]),
         job("evaluate", evaluated(recipes)),
     ]
     if experiments := [r for r in recipes.values() if r.group == experiments_assets.GROUP]:
@@ -106,6 +106,11 @@ def _definitions(settings: Settings, host: Host) -> dg.Definitions:
         resources={names.name("tools"): tools},
         executor=_executor(os.environ.get(EXECUTOR_VARIABLE) or "inprocess") if host.alone else None,
     )
+
+
+def _alone(recipe: Recipe, recipes: Mapping[str, Recipe]) -> bool:
+    """Whether an asset is made from one corpus, whatever other corpora have."""
+    return all(recipes[key].partitioned for key in needed(dict(recipes), [recipe.key]))
 
 
 def _job(names: Names, tags: Mapping[str, str], name: str, recipes: Collection[Recipe]) -> Any:

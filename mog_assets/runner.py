@@ -87,7 +87,7 @@ class RunReport:
 def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[str]) -> set[str]:
     """Keys of the assets that a selection names: asset keys, groups, or Dagster's selection syntax.
 
-    With their inputs that a run without a selection would not build.
+    With all that they rest on.
 
     Raises:
         ConfigError: it selects nothing.
@@ -108,7 +108,7 @@ def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[st
         if not names:
             raise ConfigError(f"--select: expected one of {', '.join(recipes)}, or an asset selection, got {text!r}")
         keys |= names
-    return keys | {key for key in needed(recipes, keys) if recipes[key].on_demand}
+    return set(needed(recipes, keys))
 
 
 def run(

@@ -28,7 +28,9 @@ def _selection(command: Callable[..., None]) -> Callable[..., None]:
     options = (
         click.option("--corpus", "corpora", multiple=True, help="Only this corpus; may be given several times."),
         click.option(
-            "--select", multiple=True, help="Only this asset or asset selection (`sentence_graph`, `group:corpus`)."
+            "--select",
+            multiple=True,
+            help="Only this asset or selection, and all it rests on (`sentence_graph`, `group:corpus`).",
         ),
         click.option("--all", "every", is_flag=True, help="Every asset, also those that no configured method needs."),
     )

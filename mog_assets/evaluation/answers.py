@@ -157,17 +157,20 @@ def _judged(marks: pd.DataFrame, name: str, seed: int) -> dict[str, Any]:
 
 def answer_board(scores: pd.DataFrame, question_set: str) -> list[dict[str, Any]]:
     """A question set's answering methods, best first, as text to print."""
-    rows = []
-    for method, part in scores[scores["question_set"] == question_set].groupby("method", sort=False):
+    rows, here = [], scores[scores["question_set"] == question_set]
+    judged = [name for name in judging.MEASURES if name in set(here["measure"])]
+    for method, part in here.groupby("method", sort=False):
         by_measure = part.set_index("measure")
         # For a question with options both measures are equal; for an open one few answers match exactly.
         first = by_measure.loc["F1"]
         measures = [name for name in (*MEASURES, MIRAGE) if name in by_measure.index]
         shown = {name: interval(*by_measure.loc[name, ["value", "low", "high"]]) for name in measures}
         row = {"method": method, **shown, "p vs cot": p_text(first["p_vs_cot"]), "answered": f"{first['coverage']:.0%}"}
-        for name in (name for name in judging.MEASURES if name in by_measure.index):
-            marks = by_measure.loc[name]
-            row[name] = f"{interval(*marks[['value', 'low', 'high']])} of {marks['coverage']:.0%}"
+        for name in judged:
+            row[name] = ""
+            if name in by_measure.index:
+                marks = by_measure.loc[name]
+                row[name] = f"{interval(*marks[['value', 'low', 'high']])} of {marks['coverage']:.0%}"
         row |= {"rounds": f"{first['rounds']:.1f}", "read": f"{first['tokens_in']:.0f}", "reader": first["reader"]}
         rows.append((first["value"], row))
     return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]

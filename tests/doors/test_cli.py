@@ -222,8 +222,8 @@ def test_a_question_may_begin_with_dashes(project, command, question):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--bugdet", "600", "What rises?"), "Did you mean '--budget'?"),
-        (("What rises?", "--bugdet", "600"), "Did you mean '--budget'?"),
+        (("--bugdet", "600", "What rises?"), "Did you mean one of: '--budget', '--budget-tokens'?"),
+        (("What rises?", "--bugdet", "600"), "Did you mean one of: '--budget', '--budget-tokens'?"),
         (("--explian",), "Did you mean '--explain'?"),
         (("What rises?", "--rebase-merges"), "No such option '--rebase-merges'"),
         (("--rebase-merges", "--autosquash"), "No such option '--rebase-merges'"),

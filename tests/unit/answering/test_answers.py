@@ -259,6 +259,12 @@ def test_a_judge_that_cannot_be_read_lowers_the_coverage_and_not_the_mean():
     faithfulness = scores.loc["faithfulness"]
     assert (faithfulness["value"], faithfulness["n"], faithfulness["coverage"]) == (0.5, 2, 0.5)
     assert "context recall" not in scores.index
+    # A way without passages has no faithfulness, and the columns of the others.
+    answers["method"], without = "m", answers.copy().assign(method="cot")
+    without["judgement"] = json.dumps({"judge": 5.0, "failures": {}})
+    board = answer_board(score_answers(mark(pd.concat([without, answers]), questions), 0), "s")
+    assert len({tuple(row) for row in board}) == 1 and len(board) == 2
+    assert {row["method"]: row["faithfulness"].endswith("of 50%") for row in board} == {"cot": False, "m": True}
     assert scores.loc["exact match", "n"] == 4
 
 

@@ -261,6 +261,19 @@ def test_what_lies_outside_can_be_observed_by_hand(daemon):
     assert seen == {"sources": ["birds", "fish"], "configured_corpora": ["None"], "question_files": ["None"]}
 
 
+def test_the_job_of_a_corpus_succeeds_before_there_is_any_other(tmp_path):
+    write(tmp_path / "birds", BIRDS)
+    write(tmp_path / "fish", FISH)
+    configure(tmp_path, methods=["fixed-1"], question_sets={})
+    quiet_instance(tmp_path / "home")
+    daemon = Daemon(tmp_path)
+    daemon.instance.add_dynamic_partitions("corpus", ["fish"])
+    job = daemon.definitions.resolve_job_def("build")
+    assert job.execute_in_process(instance=daemon.instance, partition_key="fish").success
+    store = daemon.tools().store
+    assert store.find("collections/level_1", "fish") and not store.find("documents", "birds")
+
+
 def test_sensors_and_schedule_run_by_themselves(built):
     repository = built.definitions.get_repository_def()
     assert {s.name: s.default_status for s in repository.sensor_defs} == {

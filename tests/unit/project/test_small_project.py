@@ -72,7 +72,10 @@ def test_what_a_method_or_a_selection_names_is_built_with_its_inputs(first_run):
         "topics/assigned",
     }
     recipes = graph(first_run.settings)
-    assert selected(first_run.settings, recipes, ["topics/assigned"]) == {"topics/model", "topics/assigned"}
+    chosen = selected(first_run.settings, recipes, ["topics/assigned"])
+    # What it rests on, and nothing beside it.
+    assert {"documents", "chunks/level_1", "embeddings/level_1", "topics/model", "topics/assigned"} < chosen
+    assert not chosen & {"mentions", "statistics", "scores", "answers"}
 
 
 @pytest.mark.parametrize("methods", [["fused"], None])
