@@ -164,8 +164,8 @@ def _options(tools: Tools) -> list[Any]:
         settings.bm25.model_dump(),
         settings.k_r,
         settings.k,
-        settings.budget,
-        settings.answering.judge and fingerprint(),
+        [settings.budget, settings.llm.tokenizer],
+        fingerprint() if settings.answering.judge else None,
     ]
     searches = [settings.retriever, settings.graph.hops, versions(settings)]
     return [reader_name(tools), tools.encoder.identity, *options, *searches]

@@ -114,24 +114,21 @@ def marks_of(roles: Roles, question: AnswerRequest, answer: str, reference: str,
         marks.values |= {**asdict(reply.value), MARK: reply.value.overall}
     if not isinstance(roles, Judge) or not passages:
         return marks
-    contributing = roles.contributing(question, passages, reference)
-    _keep(marks, PRECISION, contributing, precision)
+    verdicts = {PRECISION: roles.contributing(question, passages, reference)}
     for measure, text in ((FAITHFULNESS, answer), (RECALL, reference)):
         claims = roles.claims(question, text)
         if claims.value is None:
-            _keep(marks, measure, claims, len)
+            marks.failures[measure] = claims.failure
         else:
-            marks.usage += claims.usage
-            _keep(marks, measure, roles.attributed(question, passages, claims.value), _share)
+            verdicts[measure] = roles.attributed(question, passages, claims.value)
+        marks.usage += claims.usage
+    for measure, given in verdicts.items():
+        marks.usage += given.usage
+        if given.value is None:
+            marks.failures[measure] = given.failure
+        else:
+            marks.values[measure] = (precision if measure == PRECISION else _share)(given.value)
     return marks
-
-
-def _keep(marks: Marks, measure: str, reply: Reply[Any], value: Callable[[Any], float]) -> None:
-    marks.usage += reply.usage
-    if reply.value is None:
-        marks.failures[measure] = reply.failure
-    else:
-        marks.values[measure] = value(reply.value)
 
 
 def _share(verdicts: Sequence[bool]) -> float:

@@ -170,7 +170,8 @@ def answer_board(scores: pd.DataFrame, question_set: str) -> list[dict[str, Any]
             row[name] = ""
             if name in by_measure.index:
                 marks = by_measure.loc[name]
-                row[name] = f"{interval(*marks[['value', 'low', 'high']])} of {marks['coverage']:.0%}"
+                read = interval(*marks[["value", "low", "high"]]) if marks["coverage"] else "none"
+                row[name] = f"{read} of {marks['coverage']:.0%}"
         row |= {"rounds": f"{first['rounds']:.1f}", "read": f"{first['tokens_in']:.0f}", "reader": first["reader"]}
         rows.append((first["value"], row))
     return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]

@@ -254,7 +254,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             partitioned=False,
             settings=lambda tools: [
                 tools.settings.seed,
-                tools.settings.budget,
+                [tools.settings.budget, tools.settings.llm.tokenizer],
                 tools.settings.k,
                 tools.settings.finest_chars,
                 versions(tools.settings),

@@ -124,8 +124,8 @@ class ServerOptions:
 
         A question that is too long for one is a text that somebody pasted, and left out; answers are cut.
         """
-        asked = [(question, answer[: self.question_chars]) for question, answer in earlier]
-        return [turn for turn in asked if turn[0].strip() and len(turn[0]) <= self.question_chars][-TURNS:]
+        turns = [(question, answer[: self.question_chars]) for question, answer in earlier]
+        return [turn for turn in turns if turn[0].strip() and len(turn[0]) <= self.question_chars][-TURNS:]
 
     def check_amount(self, name: str, amount: int | None) -> None:
         """Check a budget or a k.

@@ -17,7 +17,7 @@ from chat_server import ChatServer
 from click.testing import CliRunner
 from shared import ROOT
 
-from mog_assets import cli, config
+from mog_assets import cli, config, plan
 from mog_assets.answering import parsing
 from mog_assets.answering.notation import combination, controls
 from mog_assets.answering.rows import read_answers
@@ -32,6 +32,7 @@ from mog_assets.evaluation.answers import (
 )
 from mog_assets.questions.marks import exact_match, f1, normalised
 from mog_assets.questions.sets import Evidence, Question, load_questions
+from mog_assets.resources.chat import LlmSettings
 from mog_assets.resources.errors import ConfigError
 from mog_assets.tools import Tools
 
@@ -259,6 +260,11 @@ def test_a_judge_that_cannot_be_read_lowers_the_coverage_and_not_the_mean():
     faithfulness = scores.loc["faithfulness"]
     assert (faithfulness["value"], faithfulness["n"], faithfulness["coverage"]) == (0.5, 2, 0.5)
     assert "context recall" not in scores.index
+    # Where no reply could be read there is no mean.
+    answers["judgement"] = json.dumps({"failures": failed})
+    (row,) = answer_board(score_answers(mark(answers, questions), 0), "s")
+    assert (row["judge"], row["faithfulness"]) == ("none of 0%", "none of 0%")
+    answers["judgement"] = [json.dumps(j) if j else None for j in judgements]
     # A way without passages has no faithfulness, and the columns of the others.
     answers["method"], without = "m", answers.copy().assign(method="cot")
     without["judgement"] = json.dumps({"judge": 5.0, "failures": {}})
@@ -266,6 +272,14 @@ def test_a_judge_that_cannot_be_read_lowers_the_coverage_and_not_the_mean():
     assert len({tuple(row) for row in board}) == 1 and len(board) == 2
     assert {row["method"]: row["faithfulness"].endswith("of 50%") for row in board} == {"cot": False, "m": True}
     assert scores.loc["exact match", "n"] == 4
+
+
+def test_another_tokenizer_makes_answers_anew(copied_project):
+    def declared(**llm):
+        settings = copied_project.settings.model_copy(update={"llm": LlmSettings(**llm), "budget": "300 tokens"})
+        return plan.graph(settings)["answers"].settings(Tools(settings))
+
+    assert declared() == declared() != declared(tokenizer="tiktoken:cl100k_base")
 
 
 def test_open_answers_are_judged_where_that_is_asked_for(copied_project):
