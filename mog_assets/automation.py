@@ -259,7 +259,7 @@ def as_asset(
         op_tags={
             **({"nvidia.com/gpu": "1"} if recipe.pool == "gpu" else {}),
             # Of the steps of a run that could be next.
-            **({"dagster/priority": "1"} if recipe.first else {}),
+            "dagster/priority": str(-recipe.turn),
         },
     )
     def compute(context):  # type: ignore[no-untyped-def]  # Dagster cannot read string annotations

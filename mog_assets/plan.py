@@ -22,7 +22,7 @@ from mog_assets.recipe import Recipe
 from mog_assets.registry import RECIPES
 from mog_assets.resources.errors import MogError
 from mog_assets.retrieval import assets as retrieval_assets
-from mog_assets.retrieval.methods import AUTO, named_methods, needs, parse
+from mog_assets.retrieval.methods import AUTO, by_words, named_methods, needs, parse
 from mog_assets.synthesis import assets as synthesis_assets
 from mog_assets.tools import Tools
 from mog_assets.topics import assets as topics_assets
@@ -52,7 +52,8 @@ _STAGES = (
 def graph(settings: Settings) -> dict[str, Recipe]:
     """The recipes of every stage by key, each after its inputs.
 
-    What no configured method and no result needs is built on demand. What every search needs is built first.
+    What no configured method and no result needs is built on demand. What searches by words need is built first, then
+    what every search needs.
     """
     stages = [*(stage.recipes for stage in _STAGES), *RECIPES.values()]
     recipes = _ordered({recipe.key: recipe for recipes_of in stages for recipe in recipes_of(settings)})
@@ -70,8 +71,13 @@ def graph(settings: Settings) -> dict[str, Recipe]:
             *(key for key in every_search.shared if "candidates" not in needed(recipes, [key])),
         ],
     )
+    words = needed(recipes, needs([by_words(settings)], settings).keys)
     return {
-        key: replace(recipe, on_demand=recipe.on_demand or key not in wanted, first=key in first)
+        key: replace(
+            recipe,
+            on_demand=recipe.on_demand or key not in wanted,
+            turn=0 if key in words else 1 if key in first else 2,
+        )
         for key, recipe in recipes.items()
     }
 
@@ -193,12 +199,12 @@ def _reason(recipe: Recipe, corpus: str | None, tools: Tools, recipes: dict[str,
 def phases(recipes: dict[str, Recipe]) -> dict[str, int]:
     """The phase in which an asset is built: even ones are of one corpus, odd ones of all corpora.
 
-    Inputs come first, and what a search needs before what it does not.
+    Inputs come first, and then turns decide.
     """
     phases: dict[str, int] = {}
-    for first in (True, False):
+    for turn in sorted({recipe.turn for recipe in recipes.values()}):
         start = max(phases.values(), default=0)
-        for recipe in (recipe for recipe in recipes.values() if recipe.first == first):
+        for recipe in (recipe for recipe in recipes.values() if recipe.turn == turn):
             above = [phases[dep] + (recipes[dep].partitioned != recipe.partitioned) for dep in recipe.deps]
             phases[recipe.key] = max([start + (start % 2 == recipe.partitioned), *above])
     return phases

@@ -58,7 +58,7 @@ class Recipe:
         outside: Name of the external asset that represents `source` in Dagster, if any.
         repeatable: Whether a forced run builds it again even if it is up to date, such as measurements.
         on_demand: Whether it is built only when named explicitly.
-        first: Whether every search needs it: it is built before what no search waits for.
+        turn: 0 for what searches by words need, which is built first, 1 for what every search needs, 2 for the rest.
         intact: Whether the data outside the store that an artefact names exists (cheap: called for every artefact).
         version: Version of the code; raised when the same inputs give different content.
         pool: Dagster concurrency pool.
@@ -75,7 +75,7 @@ class Recipe:
     outside: str | None = None
     repeatable: bool = False
     on_demand: bool = False
-    first: bool = False
+    turn: int = 2
     checks: tuple[Check, ...] = ()
     intact: Callable[[Tools, Artefact], bool] = lambda tools, artefact: True
     version: str = "1"

@@ -24,6 +24,7 @@ from mog_assets.resources.holding import sweep_orphans
 from mog_assets.resources.progress import duration, note, tell
 from mog_assets.resources.store import file_digest, label
 from mog_assets.resources.writing import atomic
+from mog_assets.retrieval.methods import by_words
 from mog_assets.serving.generations import places
 from mog_assets.serving.snapshot import settle
 from mog_assets.stopping import on_stop
@@ -147,6 +148,8 @@ def run(
         undone: set[tuple[str, str | None]] = set()
         tried: set[tuple[str, str | None]] = set()
         phase_of = phases(recipes)
+        vectors = "embeddings/level_1"
+        first_vectors = vectors in keys and not any(tools.store.find(vectors, corpus) for corpus in settings.corpora)
         # Assets downstream of a forced asset in the same phase get a second turn.
         turns = sorted([*range(max(phase_of.values()) + 1), *{phase_of[key] for key in forced}])
         for turn, phase in enumerate(turns):
@@ -176,6 +179,8 @@ def run(
                 forced -= set(planned)
                 done = _execute(definitions, opened, tools, due, corpus, report, tags) if due else set()
                 undone |= {(key, corpus) for key in planned if key not in done}
+                if first_vectors and "statistics" in done:
+                    note(f'Words can be searched from now on: mog retrieve --method {by_words(settings).name} "…"')
     return report
 
 

@@ -206,6 +206,11 @@ def check_trained(key: str, method: Method, settings: Settings) -> None:
         )
 
 
+def by_words(settings: Settings) -> Method:
+    """The method that searches words alone: what it needs is built first, because vectors take longest."""
+    return parse(f"fixed-{min(2, settings.levels)}", settings)
+
+
 def needs(methods: Sequence[Method], settings: Settings) -> Needs:
     """The assets that some methods need for ranking."""
     union = Needs()

@@ -25,7 +25,7 @@ from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.sources import source_name
 from mog_assets.resources import tracing
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotAllowed, NotFound
-from mog_assets.retrieval.methods import AUTO, Method, all_methods, check_trained, needs, parse, rankings
+from mog_assets.retrieval.methods import AUTO, Method, all_methods, by_words, check_trained, needs, parse, rankings
 from mog_assets.retrieval.phrases import phrases, quoted
 from mog_assets.retrieval.where import Where
 from mog_assets.serving import reading
@@ -211,6 +211,17 @@ class Project:
             return False
         return True
 
+    @contextmanager
+    def _words_until_then(self, now: Generation) -> Iterator[None]:
+        """Where a first run has not made what a search needs, say what can be searched already."""
+        try:
+            yield
+        except MissingArtefact as error:
+            words = by_words(self.settings)
+            if not self._has(now, words):
+                raise
+            raise MissingArtefact(f"{error}; until then words can be searched, with method {words.name}") from error
+
     @property
     def ways(self) -> list[str]:
         """Ways of answering that the settings name; the first that retrieves is the default."""
@@ -276,7 +287,11 @@ class Project:
             # Each is asked of the documents that have what it quotes.
             options: dict[str, Any] = {"budget": budget, "k": k, "method": method, "corpora": corpora, "where": where}
             return [self.retrieve(question, **options, explain=explain) for question in questions]
-        with tracing.span("retrieve", questions=len(questions), budget=budget, k=k), self._seeing() as (now, sight):
+        with (
+            tracing.span("retrieve", questions=len(questions), budget=budget, k=k),
+            self._seeing() as (now, sight),
+            self._words_until_then(now),
+        ):
             retrieval = self._searching(now, sight, corpora, where, *questions[:1]).again(list(questions))
             if how.kind == AUTO:
                 how, because = retrieval.chosen

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -79,18 +80,47 @@ def test_what_a_method_or_a_selection_names_is_built_with_its_inputs(first_run):
 
 
 @pytest.mark.parametrize("methods", [["fused"], None])
-def test_nothing_that_a_search_does_not_need_is_built_before_what_it_needs(first_run, methods):
+def test_words_come_first_then_what_every_search_needs_then_the_rest(first_run, methods):
     recipes = graph(first_run.settings.model_copy(update={"methods": methods}))
     turns = phases(recipes)
-    first = {key for key, recipe in recipes.items() if recipe.first}
-    assert {"chunks/level_1", "embeddings/level_2", "bm25/level_2", "mentions", "statistics", "method"} <= first
-    assert not first & {*NOT_NEEDED, "collections/level_1"}
-    assert max(turns[key] for key in first) <= min(turns[key] for key in recipes if key not in first)
+    words, first, rest = ({key for key, recipe in recipes.items() if recipe.turn == turn} for turn in range(3))
+    assert {"chunks/level_1", "bm25/level_2", "statistics"} <= words
+    assert {"embeddings/level_2", "mentions", "method"} <= first
+    assert {*NOT_NEEDED & set(recipes), "collections/level_1"} <= rest
+    for earlier, later in ((words, first), (first, rest)):
+        assert max(turns[key] for key in earlier) <= min(turns[key] for key in later)
 
 
 def test_steps_of_one_run_are_in_that_order_too(first_run):
     ends = [line.partition(":")[0] for line in first_run.said if ": done in" in line]
     assert ends.index("mentions of corpus notes") < ends.index("collections/level_1 of corpus notes")
+
+
+def test_words_are_searched_while_a_run_makes_the_first_vectors(tmp_path):
+    for corpus, text in (("roots", "Garlic is planted in October."), ("fruit", "Apples keep in the cellar.")):
+        (tmp_path / corpus).mkdir()
+        (tmp_path / corpus / "one.md").write_text(text, encoding="utf-8")
+    values = {"home": "home", "corpora": {"roots": {"path": "roots"}, "fruit": {"path": "fruit"}}, "methods": ["fused"]}
+    file = tmp_path / "mog.yaml"
+    file.write_text(yaml.safe_dump(values), encoding="utf-8")
+    search = ["retrieve", "When is garlic planted?", "--config", str(file)]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command("run", "--config", file), env=environment(), **pipes) as run:
+        said = next(line for line in run.stderr if line.startswith("Words can be searched from now on"))
+        # It makes nothing more while it is asked.
+        run.send_signal(signal.SIGSTOP)
+        try:
+            method = re.search(r"--method (\S+)", said)[1]
+            words = CliRunner().invoke(main, [*search, "--method", method])
+            every = CliRunner().invoke(main, search)
+        finally:
+            run.send_signal(signal.SIGCONT)
+        run.stderr.read()
+    assert run.returncode == 0
+    assert (words.exit_code, every.exit_code) == (0, 1)
+    assert "planted in October" in words.stdout
+    assert f"words can be searched, with method {method}" in " ".join(every.stderr.split())
+    assert "planted in October" in CliRunner().invoke(main, search).stdout
 
 
 # What a run says
