@@ -128,6 +128,8 @@ def process(*command: str, **options: Any) -> Iterator[tuple[subprocess.Popen[st
         assert made.stdout is not None
         try:
             line = made.stdout.readline().strip()
+            if not line:
+                raise click.ClickException(f"{' '.join(command)} ended with {made.wait()}: run it to see why")
             yield made, line, time.perf_counter() - started
         finally:
             made.send_signal(signal.SIGTERM)

@@ -54,7 +54,10 @@ def serving(config: Path, searchers: int) -> Iterator[tuple[str, int]]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
-            yield process.stdout.readline().strip(), process.pid
+            url = process.stdout.readline().strip()
+            if not url:
+                raise click.ClickException(f"{' '.join(command)} ended with {process.wait()}: run it to see why")
+            yield url, process.pid
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,8 @@ _BY_PATH = ("buckets", "tables")
 _PATIENCE = 30.0
 # Seconds until artefacts that could not be opened are tried again: at first, and at most.
 _PAUSES = (5.0, 600.0)
+# Seconds that new artefacts may not belong together before the log says so: a run replaces them one after the other.
+_UNSETTLED = 300.0
 # All vectors that are searched are mapped; collections are for whoever asks the vector store.
 ELSEWHERE = "collections/"
 
@@ -211,6 +214,8 @@ class Generations:
         """Take over new artefacts as they come."""
         places, refused = [*self._required, *self._others], None
         again = pause = 0.0
+        # When new artefacts first did not belong together; infinity once it was told.
+        since: float | None = None
         while not self._ended.wait(seconds):
             before = self.current.snapshot
             now = stamps(self._tools.store, places)
@@ -222,7 +227,10 @@ class Generations:
             try:
                 fresh = self._opened(self.current)
             except SnapshotUnsettled as error:
-                self.trouble = str(error)
+                self.trouble, since = str(error), since or time.monotonic()
+                if time.monotonic() - since > _UNSETTLED:
+                    since = math.inf
+                    _log.warning("new artefacts do not belong together yet, the old ones are used: %s", self.trouble)
                 continue
             # Whatever is wrong with new artefacts, the old ones answer.
             except Exception as error:
@@ -235,6 +243,7 @@ class Generations:
             with self._alone:
                 self._retire(self.current)
                 self._current, self.trouble = fresh, ""
+            since = None
 
 
 def places(settings: Settings, names: Sequence[str]) -> tuple[list[Place], list[Place]]:

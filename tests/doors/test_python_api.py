@@ -263,7 +263,8 @@ def test_new_artefacts_are_taken_over_and_no_question_sees_a_mixture(served_proj
     assert list((served_project.home / "snapshots").iterdir()) == []
 
 
-def test_half_a_run_is_not_taken_over(served_project):
+def test_half_a_run_is_not_taken_over_and_the_log_says_so_where_it_takes_long(served_project, monkeypatch, caplog):
+    monkeypatch.setattr(generations, "_UNSETTLED", 0.0)
     with mog_assets.open(served_project.config, refresh=REFRESH) as project:
         first, before = project.version, potato(project)
         edit(served_project, "Potatoes are planted deep. ")
@@ -271,6 +272,7 @@ def test_half_a_run_is_not_taken_over(served_project):
         until(lambda: "made from another version" in project.trouble)
         assert (project.version, potato(project)) == (first, before)
         assert project.retrieve(QUESTION).passages
+        until(lambda: "do not belong together yet" in caplog.text)
         rebuild(served_project, "garden")
         until(lambda: project.version != first)
         assert potato(project) == "Potatoes are planted deep. " and project.trouble == ""
