@@ -70,11 +70,23 @@ def make_way(path: Path) -> None:
     Raises:
         MogError: it cannot be moved.
     """
-    if os.path.lexists(path) and not path.is_file():
+    if _in_the_way(path):
         try:
             set_aside(path)
+        except FileNotFoundError:
+            # Another process has moved it.
+            return
         except OSError as error:
             raise not_writable(path, error) from error
+
+
+def _in_the_way(path: Path) -> bool:
+    # One look: another process may remove a file of its own, or make it again, between two.
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        # A link that leads nowhere, or nothing.
+        return os.path.islink(path)
 
 
 def make_folder(path: Path, home: Path) -> None:

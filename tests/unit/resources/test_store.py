@@ -2,11 +2,13 @@ import os
 import re
 import subprocess
 import sys
+import threading
 
 import pytest
 from shared import ROOT
 
 from mog_assets.resources.errors import MissingArtefact, MogError
+from mog_assets.resources.files import make_way
 from mog_assets.resources.holding import sweep_orphans
 from mog_assets.resources.store import Store, digest
 from mog_assets.resources.writing import atomic
@@ -150,6 +152,7 @@ def test_unknown_file_of_an_artefact_is_named(store):
 
 HOLDER = """
 import sys
+import threading
 from pathlib import Path
 from mog_assets.resources.store import Store
 from mog_assets.resources.writing import atomic
@@ -234,6 +237,25 @@ def test_two_processes_never_write_at_once(store):
     artefact = store.read("asset")
     assert store.verify(artefact) == []
     assert artefact.path("data.txt").read_text() in {"a" * 39, "b" * 39}
+
+
+def test_a_file_that_comes_and_goes_is_never_in_the_way(tmp_path):
+    holder, ended = tmp_path / ".lock.holder", threading.Event()
+
+    def come_and_go():
+        while not ended.is_set():
+            holder.write_text("1")
+            holder.unlink(missing_ok=True)
+
+    other = threading.Thread(target=come_and_go)
+    other.start()
+    try:
+        for _ in range(20_000):
+            make_way(holder)
+    finally:
+        ended.set()
+        other.join()
+    assert list(tmp_path.iterdir()) == []
 
 
 # No room
