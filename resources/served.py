@@ -11,9 +11,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any, TypeVar
 
 import httpx2
@@ -229,18 +230,25 @@ def together(ask: Callable[[ItemT], ReadT], items: Sequence[ItemT], concurrency:
         yield from enumerate(map(ask, items))
         return
     fault: BaseException | None = None
+    waiting, futures = iter(enumerate(items)), dict[Future[ReadT], int]()
     with ThreadPoolExecutor(concurrency, "served") as pool:
-        futures = {pool.submit(tracing.carried(ask), item): number for number, item in enumerate(items)}
+
+        def send(most: int) -> None:
+            for number, item in islice(waiting, most):
+                futures[pool.submit(tracing.carried(ask), item)] = number
+
+        send(concurrency)
         try:
-            for future in as_completed(futures):
-                if future.cancelled():
-                    continue
-                if (error := future.exception()) is None:
-                    yield futures[future], future.result()
-                elif fault is None:
-                    fault = error
-                    for other in futures:
-                        other.cancel()
+            while futures:
+                for future in wait(futures, return_when=FIRST_COMPLETED).done:
+                    number = futures.pop(future)
+                    if (error := future.exception()) is None:
+                        # Stored before more is sent: a process that is killed loses no more than is under way.
+                        yield number, future.result()
+                        if fault is None:
+                            send(1)
+                    else:
+                        fault = fault or error
         finally:
             for future in futures:
                 future.cancel()
