@@ -219,7 +219,8 @@ class Service:
 def together(ask: Callable[[ItemT], ReadT], items: Sequence[ItemT], concurrency: int) -> Generator[tuple[int, ReadT]]:
     """Yield the number of an item with its answer, in the order in which answers come, several under way at once.
 
-    After a failure nothing else is sent; what is under way is paid for, so its answers are given before the error.
+    More is sent when an answer was taken: whoever stores it loses no more than is under way. After a failure nothing
+    else is sent; what is under way is paid for, so its answers are given before the error.
 
     Args:
         ask: Sends a request and waits for its answer.
@@ -243,7 +244,6 @@ def together(ask: Callable[[ItemT], ReadT], items: Sequence[ItemT], concurrency:
                 for future in wait(futures, return_when=FIRST_COMPLETED).done:
                     number = futures.pop(future)
                     if (error := future.exception()) is None:
-                        # Stored before more is sent: a process that is killed loses no more than is under way.
                         yield number, future.result()
                         if fault is None:
                             send(1)

@@ -121,6 +121,9 @@ def test_words_are_searched_while_a_run_makes_the_first_vectors(tmp_path):
     assert "planted in October" in words.stdout
     assert f"words can be searched, with method {method}" in " ".join(every.stderr.split())
     assert "planted in October" in CliRunner().invoke(main, search).stdout
+    # What only a further run makes is another matter.
+    topic = CliRunner().invoke(main, [*search, "--where", '{"topic": 0}'])
+    assert topic.exit_code == 1 and "until then" not in topic.stderr
 
 
 # What a run says

@@ -152,7 +152,6 @@ def test_unknown_file_of_an_artefact_is_named(store):
 
 HOLDER = """
 import sys
-import threading
 from pathlib import Path
 from mog_assets.resources.store import Store
 from mog_assets.resources.writing import atomic
