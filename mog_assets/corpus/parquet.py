@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
-import select
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -18,10 +18,10 @@ _BATCH_ROWS = 256
 
 
 class _Patient(io.RawIOBase):
-    """What a process writes; it may take so many seconds for the next bytes."""
+    """What a process writes; one that takes longer than so many seconds for the next bytes is killed."""
 
-    def __init__(self, stream: Any, seconds: float) -> None:
-        self._stream, self._seconds = stream, seconds
+    def __init__(self, process: subprocess.Popen[bytes], stream: Any, seconds: float) -> None:
+        self._process, self._stream, self._seconds, self._late = process, stream, seconds, False
 
     def readable(self) -> bool:
         """It is."""
@@ -29,10 +29,21 @@ class _Patient(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """The next bytes."""
-        ready, _, _ = select.select([self._stream], [], [], self._seconds)
-        if not ready:
+        # Not `select`: it takes no file numbers above 1,023, which a server may have, and on Windows no pipes.
+        timer = threading.Timer(self._seconds, self._stop)
+        timer.start()
+        try:
+            read = os.read(self._stream.fileno(), len(buffer))
+        finally:
+            timer.cancel()
+        if self._late:
             raise TimeoutError
-        return int(os.readv(self._stream.fileno(), [buffer]))
+        buffer[: len(read)] = read
+        return len(read)
+
+    def _stop(self) -> None:
+        self._late = True
+        self._process.kill()
 
 
 def rows(stream: BinaryIO, limits: Limits, limit: int) -> Iterator[tuple[int, bytes, int]]:
@@ -54,7 +65,7 @@ def rows(stream: BinaryIO, limits: Limits, limit: int) -> Iterator[tuple[int, by
     )
     assert process.stdout is not None and process.stderr is not None
     try:
-        yield from split_lines(io.BufferedReader(_Patient(process.stdout, limits.seconds), 1 << 20), limit)
+        yield from split_lines(io.BufferedReader(_Patient(process, process.stdout, limits.seconds), 1 << 20), limit)
         # It wrote all: what it says of itself is short.
         words = process.stderr.read(10_000).decode("utf-8", "replace").strip().splitlines()
         code = process.wait(limits.seconds)

@@ -1,9 +1,12 @@
 """Parquet files: a row is a document, read in a process of its own."""
 
+import contextlib
 import datetime
 import decimal
 import json
+import os
 import random
+import resource
 import subprocess
 import time
 
@@ -73,6 +76,19 @@ def test_only_rows_that_changed_are_read_again(tmp_path):
     second = read(path, memory)
     assert len(second.used) == 1001 and len(second.normalised) == 2
     assert [o.digest for o in read(path).used] == [o.digest for o in second.used]
+
+
+def test_a_process_with_more_than_a_thousand_open_files_reads_rows(tmp_path):
+    pq.write_table(pa.Table.from_pylist(birds(3)), tmp_path / "a.parquet")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    try:
+        with contextlib.ExitStack() as stack:
+            for _ in range(1100):
+                stack.enter_context(open(os.devnull))
+            assert [d.id for d in read(tmp_path).documents] == ["b0", "b1", "b2"]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_row_that_is_too_long_and_one_without_text_are_skipped(tmp_path):
