@@ -15,7 +15,7 @@ import numpy as np
 from mog_assets import config as configuration
 from mog_assets.answering import roles
 from mog_assets.answering.ask import answer, standalone
-from mog_assets.answering.notation import Combination, check_combination, combination, combinations
+from mog_assets.answering.notation import ARROW, Combination, check_combination, combination, combinations
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.config import Settings
@@ -212,15 +212,16 @@ class Project:
         return True
 
     @contextmanager
-    def _words_until_then(self, now: Generation) -> Iterator[None]:
-        """Where a first run has not made what a search needs, say what can be searched already."""
+    def _words_until_then(self, now: Generation, way: str = "") -> Iterator[None]:
+        """Where a first run has not made what a search needs, say what can be searched already, and asked in a way."""
         try:
             yield
         except MissingArtefact as error:
             find, words = self._tools.store.find, by_words(self.settings)
             if all(find("embeddings/level_1", name) for name in self._names) or not self._has(now, words):
                 raise
-            raise MissingArtefact(f"{error}; until then words can be searched, with method {words.name}") from error
+            name = f"{words.name}{ARROW}{way}" if way else words.name
+            raise MissingArtefact(f"{error}; until then words can be searched, with method {name}") from error
 
     @property
     def ways(self) -> list[str]:
@@ -359,7 +360,11 @@ class Project:
         request = roles.AnswerRequest.of(Question("question", said, "open", "test", options=dict(options or {})))
         if earlier and on_event:
             on_event("standalone", {"question": alone})
-        with tracing.span("ask", way=how.name), self._seeing() as (now, sight):
+        with (
+            tracing.span("ask", way=how.name),
+            self._seeing() as (now, sight),
+            self._words_until_then(now, how.way),
+        ):
             retrieval = self._searching(now, sight, corpora, where, alone)
 
             def told(step: str, what: dict[str, Any]) -> None:

@@ -75,6 +75,21 @@ class Tokens:
         except (OSError, ValueError, jwt.PyJWTError) as error:
             raise ConfigError(f"jwt.keys: expected a JSON Web Key Set in {printable(path)}, got {error}") from error
 
+    def check(self) -> None:
+        """Check that there are keys.
+
+        Raises:
+            ConfigError: the keys of the provider cannot be fetched.
+        """
+        if hasattr(self._client, "get_signing_keys"):
+            try:
+                self._client.get_signing_keys()
+            except self._jwt.PyJWTError as error:
+                raise self._unfetched(error) from error
+
+    def _unfetched(self, error: Exception) -> ConfigError:
+        return ConfigError(f"jwt.keys: expected keys from {self._settings.keys}, got {error}")
+
     def claims(self, token: str) -> tuple[Any, Any] | None:
         """The name and the groups that a token says; None if it is not valid.
 
@@ -93,7 +108,7 @@ class Tokens:
                 options={"require": ["exp", "iss", "aud", settings.name]},
             )
         except jwt.exceptions.PyJWKClientConnectionError as error:
-            raise ConfigError(f"jwt.keys: expected keys from {settings.keys}, got {error}") from error
+            raise self._unfetched(error) from error
         except (jwt.PyJWTError, ValueError):
             return None
         return content[settings.name], content.get(settings.groups, [])

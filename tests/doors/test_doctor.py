@@ -9,12 +9,14 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import fsspec
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from mog_assets import config
-from mog_assets.cli import doctor, main
+from mog_assets.cli import doctor, machine_findings, main, project_findings
+from mog_assets.corpus import pushed
 
 pytestmark = pytest.mark.full
 
@@ -109,7 +111,7 @@ def test_what_a_run_refuses_is_a_problem(project, setting, said):
     project.config.write_text(yaml.safe_dump(values | setting), encoding="utf-8")
     refused = CliRunner().invoke(main, ["run", "--config", str(project.config)])
     assert refused.exit_code == 2
-    _, finding = doctor.configuration(str(project.config))
+    _, finding = project_findings.configuration(str(project.config))
     assert finding.state == "problem" and said in finding.found and f"mog: {finding.found}" == refused.stderr.strip()
 
 
@@ -117,20 +119,57 @@ def test_a_question_file_without_a_question_is_a_problem(project):
     (project.folder / "asked.csv").write_text("Frage;Antwort\nWas?;Das.\n", encoding="utf-8")
     with project.config.open("a", encoding="utf-8") as stream:
         stream.write("question_sets: {asked: {path: asked.csv, corpora: [notes]}}\n")
-    finding = only(doctor.documents(config.load(project.config)))
+    finding = only(project_findings.documents(config.load(project.config)))
     assert finding.state == "problem" and "expected a column `question`, found Frage, Antwort" in finding.found
 
 
 def test_a_corpus_that_is_not_there_is_a_problem(project):
     (project.folder / "notes.jsonl").unlink()
-    finding = only(doctor.documents(project.settings))
+    finding = only(project_findings.documents(project.settings))
     assert finding.state == "problem" and str(project.folder / "notes.jsonl") in finding.found
+
+
+def test_what_comes_from_elsewhere_is_looked_at_and_not_sought_among_local_files(tmp_path, make_project, nobody):
+    """A new project: nothing has been copied yet, and nothing pushed."""
+    store = fsspec.filesystem("memory")
+    store.pipe("/doctor/a.txt", b"Five hens.")
+    store.pipe("/doctor/b.txt", b"Nine ducks.")
+    corpora = {"shelf": {"source": "memory://doctor"}, "notes": {"pushed": "notes.sqlite"}}
+    corpora["site"] = {"source": f"{nobody}/pages.txt"}
+    settings = make_project(tmp_path, {"corpora": corpora}).settings
+    assert only(project_findings.documents(settings)).state == "ok"
+    shelf, notes, site = project_findings.sources(settings)
+    assert shelf.state == "ok" and shelf.found.startswith("corpora.shelf: 2 items to read from memory://doctor (")
+    assert notes.state == "problem" and "nothing was pushed yet: push a document with `mog push`" in notes.found
+    assert site.state == "problem" and "refused" in site.found
+    pushed.push(settings.corpora["notes"].pushed, [{"id": "1", "text": "Two geese."}])
+    assert [finding.state for finding in project_findings.sources(settings)] == ["ok", "ok", "problem"]
+
+
+def test_rules_that_cannot_be_read_and_keys_that_are_not_there_are_problems(project, tmp_path, nobody):
+    rules = tmp_path / "access.yaml"
+    settings = project.settings.model_copy(update={"permissions": rules})
+
+    def found(text):
+        rules.write_text(text, encoding="utf-8")
+        return only(doctor._tried("permissions", project_findings.permissions, settings))
+
+    assert list(project_findings.permissions(project.settings)) == []
+    assert "access.yaml" in only(doctor._tried("permissions", project_findings.permissions, settings)).found
+    good = "principals: {ann: {groups: [staff]}}\nrules: [{allow: [staff]}]\n"
+    assert found(good).state == "ok" and found(good).found.endswith("access.yaml: principals 1, rules 1")
+    wrong = found("rules: [{allow: staff}]\n")
+    assert wrong.state == "problem" and "rules.0.allow" in wrong.found
+    other = found(good + "push: [{allow: [staff], corpora: [notes]}]\n")
+    assert other.state == "warning" and "push names notes" in other.found
+    away = found(good + f"jwt: {{keys: '{nobody}/keys', issuer: i, audience: a}}\n")
+    assert away.state == "problem" and "jwt.keys: expected keys from" in away.found
 
 
 def test_missing_and_old_packages_are_named_with_the_command(monkeypatch):
     asked = ["numpy>=999", "no-such-package>=1", "click>=8", "nothing-either; extra == 'dev'"]
-    monkeypatch.setattr(doctor.metadata, "requires", lambda name: asked)
-    old, missing = doctor.packages()
+    monkeypatch.setattr(machine_findings.metadata, "requires", lambda name: asked)
+    old, missing = machine_findings.packages()
     assert old.state == missing.state == "problem"
     assert old.found.startswith("numpy ") and old.remedy == "pip install 'numpy>=999'"
     assert missing.found == "no-such-package is missing" and missing.remedy == "pip install 'no-such-package>=1'"
@@ -138,8 +177,8 @@ def test_missing_and_old_packages_are_named_with_the_command(monkeypatch):
 
 def test_packages_of_extras_are_compared_where_they_are_there(monkeypatch):
     asked = ["click>=8", "dagster>=999; extra == 'build'", "nothing-either; extra == 'local'"]
-    monkeypatch.setattr(doctor.metadata, "requires", lambda name: asked)
-    finding = only(doctor.packages())
+    monkeypatch.setattr(machine_findings.metadata, "requires", lambda name: asked)
+    finding = only(machine_findings.packages())
     assert finding.state == "problem" and finding.found.startswith("dagster ")
 
 
@@ -147,41 +186,41 @@ def test_an_encoder_folder_without_a_model_is_a_problem(project):
     (project.folder / "empty").mkdir()
     encoder = project.settings.encoder.model_copy(update={"model": str(project.folder / "empty")})
     settings = project.settings.model_copy(update={"encoder": encoder})
-    finding = only(doctor._tried("encoder", lambda: doctor.encoder(settings)))
+    finding = only(doctor._tried("encoder", machine_findings.encoder, settings))
     assert finding.state == "problem" and "encoder.model: expected" in finding.found
 
 
 def test_an_encoder_that_would_be_fetched_is_not_fetched(project, monkeypatch):
     encoder = project.settings.encoder.model_copy(update={"model": "nobody/has-this"})
     settings = project.settings.model_copy(update={"encoder": encoder})
-    assert only(doctor.encoder(settings)).state == "warning"
+    assert only(machine_findings.encoder(settings)).state == "warning"
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    finding = only(doctor.encoder(settings))
+    finding = only(machine_findings.encoder(settings))
     assert finding.state == "problem" and finding.remedy.startswith("unset HF_HUB_OFFLINE")
 
 
 def test_a_home_in_a_file_or_without_room_is_a_problem(project, monkeypatch):
     inside = project.settings.model_copy(update={"home": project.folder / "notes.jsonl" / "home"})
-    finding = only(doctor.home(inside, project.folder))
+    finding = only(project_findings.home(inside, project.folder))
     assert finding.state == "problem" and "is not writable (Not a directory)" in finding.found
-    monkeypatch.setattr(doctor, "_BYTES_OF_A_PROJECT", 2**60)
-    finding = only(doctor.home(project.settings, project.folder))
+    monkeypatch.setattr(project_findings, "_BYTES_OF_A_PROJECT", 2**60)
+    finding = only(project_findings.home(project.settings, project.folder))
     assert finding.state == "problem" and "of documents take about" in finding.found
     (project.home / "store").mkdir(parents=True)
-    assert only(doctor.home(project.settings, project.folder)).state == "warning"
+    assert only(project_findings.home(project.settings, project.folder)).state == "warning"
 
 
 def test_a_qdrant_server_is_asked_for_its_version_with_the_key(server, nobody, monkeypatch):
     monkeypatch.setenv("QDRANT_URL", f"{server}/")
-    assert "requires a key, and QDRANT_API_KEY is not set" in only(doctor.qdrant()).found
+    assert "requires a key, and QDRANT_API_KEY is not set" in only(machine_findings.qdrant()).found
     monkeypatch.setenv("QDRANT_API_KEY", "wrong-one")
-    finding = only(doctor.qdrant())
+    finding = only(machine_findings.qdrant())
     assert finding.state == "problem" and "does not accept QDRANT_API_KEY (401)" in finding.found
     assert "wrong-one" not in str(finding)
     monkeypatch.setenv("QDRANT_API_KEY", KEY)
-    assert str(only(doctor.qdrant())) == f"ok       qdrant         server 1.15.4 at {server}"
+    assert str(only(machine_findings.qdrant())) == f"ok       qdrant         server 1.15.4 at {server}"
     monkeypatch.setenv("QDRANT_URL", nobody)
-    finding = only(doctor.qdrant())
+    finding = only(machine_findings.qdrant())
     assert finding.state == "problem" and "no answer" in finding.found and "unset it" in finding.remedy
 
 
@@ -189,25 +228,25 @@ def test_the_key_of_a_model_endpoint_is_checked_without_asking_anything(project,
     answering = project.settings.answering.model_copy(update={"reader": "openai"})
     settings = project.settings.model_copy(update={"answering": answering})
     monkeypatch.setenv("OPENAI_BASE_URL", f"{server}/v1")
-    assert only(doctor.model(settings)).remedy.startswith("set OPENAI_API_KEY")
+    assert only(machine_findings.model(settings)).remedy.startswith("set OPENAI_API_KEY")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong")
-    finding = only(doctor.model(settings))
+    finding = only(machine_findings.model(settings))
     assert finding.state == "problem" and "does not accept OPENAI_API_KEY (401)" in finding.found
     assert "sk-wrong" not in str(finding)
     # Nobody asks it with this configuration.
-    assert only(doctor.model(project.settings)).state == "warning"
+    assert only(machine_findings.model(project.settings)).state == "warning"
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    assert only(doctor.model(settings)).state == "ok"
+    assert only(machine_findings.model(settings)).state == "ok"
     other = settings.model_copy(update={"llm": settings.llm.model_copy(update={"model": "large"})})
-    assert only(doctor.model(other)).remedy == "set llm.model to one of gpt-4o-mini, small"
+    assert only(machine_findings.model(other)).remedy == "set llm.model to one of gpt-4o-mini, small"
     monkeypatch.setenv("OPENAI_BASE_URL", server)
-    assert only(doctor.model(settings)).remedy == "OPENAI_BASE_URL usually ends in /v1"
+    assert only(machine_findings.model(settings)).remedy == "OPENAI_BASE_URL usually ends in /v1"
     monkeypatch.setenv("OPENAI_BASE_URL", nobody)
-    assert only(doctor.model(settings)).state == "problem"
+    assert only(machine_findings.model(settings)).state == "problem"
 
 
 def records():
-    return only(doctor._tried("dagster", doctor.dagster))
+    return only(doctor._tried("dagster", machine_findings.dagster))
 
 
 def test_a_dagster_home_must_be_there_and_its_postgres_must_answer(tmp_path, monkeypatch, nobody):
@@ -227,7 +266,7 @@ def test_a_dagster_home_must_be_there_and_its_postgres_must_answer(tmp_path, mon
 
 
 def test_a_low_limit_of_open_files_is_a_warning():
-    code = "from mog_assets.cli import doctor; print(*doctor.open_files())"
+    code = "from mog_assets.cli import machine_findings as m; print(*m.open_files())"
     limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (200, 4096))  # noqa: E731
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=limit, check=True)
     assert done.stdout.strip() == "warning  open files     200 per process, expected at least 1,024: ulimit -n 1024"
@@ -256,7 +295,7 @@ def test_a_check_that_fails_unforeseen_is_a_finding():
     ],
 )
 def test_the_connections_that_a_limit_of_open_files_leaves_room_for_are_told(hard, said):
-    code = "from mog_assets.cli import doctor; print(*doctor.open_files())"
+    code = "from mog_assets.cli import machine_findings as m; print(*m.open_files())"
     limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))  # noqa: E731
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=limit, check=True)
     assert done.stdout.strip() == said

@@ -113,12 +113,16 @@ def test_words_are_searched_while_a_run_makes_the_first_vectors(tmp_path):
             method = re.search(r"--method (\S+)", said)[1]
             words = CliRunner().invoke(main, [*search, "--method", method])
             every = CliRunner().invoke(main, search)
+            answer = CliRunner().invoke(main, ["ask", *search[1:]])
+            way = re.search(r"with method (\S+ → \S+)", " ".join(answer.stderr.split()))[1]
+            answered = CliRunner().invoke(main, ["ask", *search[1:], "--method", way])
         finally:
             run.send_signal(signal.SIGCONT)
         run.stderr.read()
     assert run.returncode == 0
     assert (words.exit_code, every.exit_code) == (0, 1)
     assert "planted in October" in words.stdout
+    assert (answer.exit_code, answered.exit_code) == (1, 0) and "October" in answered.stdout
     assert f"words can be searched, with method {method}" in " ".join(every.stderr.split())
     assert "planted in October" in CliRunner().invoke(main, search).stdout
     # What only a further run makes is another matter.

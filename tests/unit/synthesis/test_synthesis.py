@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from shared import ROOT, copy_folder
 
 from mog_assets import config, plan
-from mog_assets.cli import doctor, main
+from mog_assets.cli import machine_findings, main
 from mog_assets.config import GenerationSettings
 from mog_assets.materialising import is_fresh, materialise
 from mog_assets.questions.sets import load_questions
@@ -391,7 +391,7 @@ def test_without_a_key_the_asset_fails_as_answers_do(project, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(MogError, match="llm: expected OPENAI_API_KEY"):
         project.build()
-    (finding,) = doctor.model(project.settings)
+    (finding,) = machine_findings.model(project.settings)
     assert finding.state == "problem" and finding.remedy.startswith("set OPENAI_API_KEY")
 
 

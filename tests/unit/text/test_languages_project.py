@@ -8,7 +8,7 @@ from click.testing import CliRunner
 import mog_assets
 from mog_assets import config
 from mog_assets.cli import main
-from mog_assets.cli.doctor import languages
+from mog_assets.cli.project_findings import languages
 from mog_assets.resources.store import Store
 
 TEXTS = {
