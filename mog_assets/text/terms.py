@@ -42,6 +42,10 @@ _UNIT = re.compile(r"(\d{2,})(bit|byte|cm|fps|gb|ghz|gib|hz|kb|kg|khz|km|kw|kwh|
 # A shorter word is no compound.
 _COMPOUND = 8
 _NONE = Language("")
+# Lists of stop words that have question words, too, where that of the terms has none.
+_ASKING = {"en": "EN_PLUS"}
+# What stands around words and is none of them, as `+` in C++ is.
+_AROUND = "?!.,;:…\"'“”„‘’«»()[]¿¡？。，！、；：「」"
 
 
 @cache
@@ -163,6 +167,13 @@ def terms_of(texts: Sequence[str], language: str = DEFAULT) -> list[list[str]]:
     """Terms of each text in a language, in order, repetitions included."""
     rows, terms = tokenise(texts, language)
     return [[terms[i] for i in row] for row in rows]
+
+
+def content_words(text: str, language: str = DEFAULT) -> list[str]:
+    """The words of a text, as they are written, that are neither stop words of a language nor ask."""
+    name = _ASKING.get(language, LANGUAGES.get(language, _NONE).stop)
+    stop = _stop(name) if name else frozenset[str]()
+    return [word for part in text.split() if (word := part.strip(_AROUND)) and folded(word) not in stop]
 
 
 def is_word(term: str) -> bool:

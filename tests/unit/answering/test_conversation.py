@@ -2,7 +2,7 @@
 
 import pytest
 
-from mog_assets.answering.conversation import refers_back, standalone
+from mog_assets.answering.conversation import around, refers_back, standalone
 
 ONIONS = "When should onions stop being watered?"
 
@@ -42,10 +42,23 @@ def test_a_question_that_names_its_subject_does_not(question, language):
     assert not refers_back(question, language)
 
 
-def test_a_follow_up_comes_after_the_last_question_that_stands_alone():
+def test_a_follow_up_stands_twice_around_the_words_of_the_last_question_that_stands_alone():
     earlier = ["Where do leeks grow?", ONIONS, "Why do they rot?", "And in winter?"]
-    assert standalone("How are they kept?", earlier) == f"{ONIONS} How are they kept?"
+    kept = "How are they kept?"
+    assert standalone(kept, earlier) == f"{kept} onions stop watered {kept}"
     assert standalone("What is a monsoon?", earlier) == "What is a monsoon?"
-    assert standalone("How are they kept?", ["And leeks?"]) == "And leeks? How are they kept?"
-    assert standalone("How are they kept?", []) == "How are they kept?"
-    assert standalone("它有多重？", ["月球离地球有多远？"]) == "月球离地球有多远？ 它有多重？"
+    assert standalone(kept, ["And leeks?"]) == f"{kept} leeks {kept}"
+    assert standalone(kept, []) == kept
+
+
+@pytest.mark.parametrize(
+    ("language", "subject", "words"),
+    [
+        ("en", 'Is "AT&T" the maker of C++, or of git --amend?', "AT&T maker C++ git --amend"),
+        ("de", "Wo wird die Kartoffel gelagert?", "Kartoffel gelagert"),
+        ("zh", "月球离地球有多远？", "月球离地球有多远"),
+        ("en", "Is it there?", ""),
+    ],
+)
+def test_words_between_are_those_that_say_something_as_they_are_written(language, subject, words):
+    assert around("Why?", subject, language) == " ".join(["Why?", *words.split(), "Why?"])
