@@ -34,6 +34,8 @@ _EMBEDDED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128
 _COMPUTATION = "a text at a time"
 # On a GPU: tokens per group, and the step to which text lengths are rounded up.
 _GROUP_TOKENS, _STEP = 8192, 32
+# On a CPU: most texts and tokens that go through a layer before the next one. More gain nothing.
+_ALONE_TEXTS, _ALONE_TOKENS = 16, 512
 _PARTS = {".json", ".model", ".safetensors", ".txt"}
 _SMALL = ["config.json", "config_sentence_transformers.json", "1_Pooling/config.json"]
 
@@ -51,22 +53,36 @@ class Loaded:
 
 @dataclass(frozen=True)
 class _Group:
-    """Texts, by position, that are encoded together in a batch of `rows` times `length` tokens."""
+    """Texts, by position, that are encoded in a batch of `rows` times `length` tokens; each alone if there are none."""
 
     texts: Sequence[int]
     rows: int
     length: int
 
 
-def _groups(lengths: Sequence[int], device: str) -> Iterator[_Group]:
-    """Groups of texts of these lengths in tokens; the shape of a text's group depends only on its own length."""
+def _groups(lengths: Sequence[int], device: str, threads: int = 1) -> Iterator[_Group]:
+    """Groups of texts of these lengths in tokens; the shape of a text's batch depends only on its own length."""
     order = sorted(range(len(lengths)), key=lambda i: lengths[i])
     if device == "cpu":
-        yield from (_Group([i], 1, max(lengths[i], 1)) for i in order)
+        yield from (_Group([i], 1, 1) for i in order if not lengths[i])
+        yield from _alone([i for i in order if lengths[i]], lengths, threads)
         return
     for length, texts in groupby(order, key=lambda i: -(-max(lengths[i], 1) // _STEP) * _STEP):
         alike, rows = list(texts), max(_GROUP_TOKENS // length, 1)
         yield from (_Group(alike[start : start + rows], rows, length) for start in range(0, len(alike), rows))
+
+
+def _alone(order: Sequence[int], lengths: Sequence[int], threads: int) -> Iterator[_Group]:
+    # Few texts are divided among the threads.
+    most = min(-(-len(order) // threads), _ALONE_TEXTS)
+    group: list[int] = []
+    for i in order:
+        if group and (len(group) == most or sum(lengths[j] for j in group) + lengths[i] > _ALONE_TOKENS):
+            yield _Group(group, 0, 0)
+            group = []
+        group.append(i)
+    if group:
+        yield _Group(group, 0, 0)
 
 
 class Transformer:
@@ -172,8 +188,8 @@ class Transformer:
             return_attention_mask=False,
             return_token_type_ids=False,
         )["input_ids"]
-        groups = list(_groups([len(row) for row in tokens], loaded.device))
         threads = torch.get_num_threads() if loaded.device == "cpu" else 1
+        groups = list(_groups([len(row) for row in tokens], loaded.device, threads))
 
         def unit_vectors(group: _Group) -> Vectors:
             return self._group_vectors([tokens[i] for i in group.texts], group.rows, group.length)
@@ -201,7 +217,16 @@ class Transformer:
             yield pending
 
     def _group_vectors(self, tokens: Sequence[Sequence[int]], rows: int, length: int) -> Vectors:
-        """Vectors of tokenised texts, encoded in a batch of `rows` times `length` tokens, with padding."""
+        """Vectors of tokenised texts, encoded in a batch of `rows` times `length` tokens; without rows each alone."""
+        import torch
+
+        with torch.inference_mode():
+            pooled = self._batch(tokens, rows, length) if rows else torch.cat(self._each(tokens))
+            unit = torch.nn.functional.normalize(pooled[:, : self.settings.dimensions], dim=1).half().cpu().numpy()
+        return unit[: len(tokens)]
+
+    def _batch(self, tokens: Sequence[Sequence[int]], rows: int, length: int) -> Any:
+        """Pooled hidden states of texts that are padded to one length: float tensor of shape (rows, size)."""
         import torch
 
         loaded = self._loaded
@@ -211,17 +236,27 @@ class Transformer:
         padded[present] = np.fromiter(chain.from_iterable(tokens), np.int64, int(sizes.sum()))
         # Attention over no tokens is undefined.
         present[len(tokens) :, 0] = True
-        with torch.inference_mode():
-            ids, mask = (torch.from_numpy(array.astype(np.int64)).to(loaded.device) for array in (padded, present))
-            hidden = loaded.model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
-            if self._pooling == "cls":
-                pooled = hidden[:, 0]
-            elif self._pooling == "last":
-                pooled = hidden[torch.arange(rows, device=hidden.device), mask.sum(1) - 1]
-            else:
-                pooled = (hidden * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
-            unit = torch.nn.functional.normalize(pooled[:, : self.settings.dimensions], dim=1).half().cpu().numpy()
-        return unit[: len(tokens)]
+        ids, mask = (torch.from_numpy(array.astype(np.int64)).to(loaded.device) for array in (padded, present))
+        hidden = loaded.model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+        if self._pooling == "cls":
+            return hidden[:, 0]
+        if self._pooling == "last":
+            return hidden[torch.arange(rows, device=hidden.device), mask.sum(1) - 1]
+        return (hidden * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
+
+    def _each(self, tokens: Sequence[Sequence[int]]) -> list[Any]:
+        """Pooled hidden states of texts without padding: float tensors of shape (1, size)."""
+        import torch
+
+        model = self._loaded.model
+        texts = [torch.tensor([row], device=self._loaded.device) for row in tokens]
+        if hasattr(model, "alone"):
+            hidden = model.alone(texts)
+        else:
+            hidden = [model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state for ids in texts]
+        if self._pooling != "mean":
+            return [each.float()[:, 0 if self._pooling == "cls" else -1] for each in hidden]
+        return [each.float().sum(1) / each.shape[1] for each in hidden]
 
     @cached_property
     def _loaded(self) -> Loaded:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from mog_assets.arrays import greatest, pairs, places, ranges, unpaired
 from mog_assets.chunking.chunks import Layout
+from mog_assets.lazy import cached_property
 from mog_assets.ranking.candidates import Candidates, looked_up
 from mog_assets.ranking.experts import Expert
 from mog_assets.retrieval.postings import Words

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cached_property
 
 import numpy as np
+
+from mog_assets.lazy import cached_property
 
 # Of the softmax whose entropy says how sure an expert is (Jung and Wang 2026).
 _TEMPERATURE = 0.1

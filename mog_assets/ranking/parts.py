@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from mog_assets.arrays import mixed
+from mog_assets.lazy import cached_property
 from mog_assets.questions.sets import LEVELS, Question, asked_of
 from mog_assets.ranking.candidates import COLUMNS, OF_QUESTIONS, Candidates
 from mog_assets.ranking.exact import rare_words

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from mog_assets.arrays import mixed, places
 from mog_assets.config import Settings
 from mog_assets.config.budget import Budget
+from mog_assets.lazy import cached_property
 from mog_assets.mentions.edges import Mentions
 from mog_assets.ranking import models, multihop
 from mog_assets.ranking.blend import Blend

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from mog_assets import tensors
 from mog_assets.config import RetrieverName
 from mog_assets.config.budget import Budget
+from mog_assets.lazy import cached_property
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.models import Inputs
 from mog_assets.ranking.passages import GAP, Sizes, characters, fitting, joined

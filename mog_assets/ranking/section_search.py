@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from mog_assets.arrays import greatest_of
+from mog_assets.lazy import cached_property
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.vectors import Pooling, VectorTable
 

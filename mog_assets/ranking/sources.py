@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
+from mog_assets.lazy import cached_property
 from mog_assets.ranking.candidate_search import Source
 from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, OfLevel, Products, TitleExpert
 from mog_assets.ranking.retrieve import Retrieval

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TextIO
 
 import uvicorn
 from starlette.types import ASGIApp
+from threadpoolctl import threadpool_limits
 
 from mog_assets.resources import tracing
 from mog_assets.resources.errors import ConfigError, MogError
@@ -120,7 +121,9 @@ def serve(
     # uvicorn raises the signal again when it has ended, for the handlers that were there before.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, server.handle_exit)
-    server.run(sockets=[opened])
+    # As many searches as processors run side by side: threads of BLAS beside them wait, which takes processors, too.
+    with threadpool_limits(1, user_api="blas"):
+        server.run(sockets=[opened])
 
 
 class _Server(uvicorn.Server):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from mog_assets.arrays import pairs, ranges
 from mog_assets.chunking.chunks import Layout
 from mog_assets.config import RetrieverName, Settings
+from mog_assets.lazy import cached_property
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 from mog_assets.papers.mix_of_granularity.mixing import (

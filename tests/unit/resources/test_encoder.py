@@ -159,7 +159,7 @@ def test_groups_of_a_gpu_have_the_same_shape_whatever_is_in_them():
 def test_padding_of_a_group_hardly_changes_a_vector(tiny, monkeypatch, pooling):
     settings = EncoderSettings(model=str(tiny["article"]), device="cpu", dtype="float32", pooling=pooling)
     exact = Encoder(settings).encode(TEXTS)
-    monkeypatch.setattr("mog_assets.resources.transformer._groups", lambda lengths, _: _groups(lengths, "cuda"))
+    monkeypatch.setattr("mog_assets.resources.transformer._groups", lambda lengths, *_: _groups(lengths, "cuda"))
     np.testing.assert_allclose(Encoder(settings).encode(TEXTS), exact, atol=2e-3)
 
 
@@ -176,7 +176,7 @@ def test_encoding_that_is_interrupted_leaves_the_rest(tiny, monkeypatch):
     monkeypatch.setattr(encoder.model, "_group_vectors", interrupted)
     with pytest.raises(KeyboardInterrupt):
         encoder.encode([f"text {n}" for n in range(1000)])
-    assert len(begun) < 100
+    assert len(begun) < 50
 
 
 def test_folder_that_holds_no_model_is_named(tmp_path):

@@ -111,7 +111,9 @@ def test_a_document_that_moves_to_another_corpus_is_not_encoded_again(tmp_path, 
 @pytest.mark.parametrize("point", ["vectors cached", "file moved", "manifest moved"])
 def test_an_interrupted_run_encodes_nothing_twice(ponds, monkeypatch, point):
     before, compute, computed = set(held(ponds)), ponds.encoder.model._group_vectors, []
-    monkeypatch.setattr(ponds.encoder.model, "_group_vectors", lambda *group: computed.append(group) or compute(*group))
+    monkeypatch.setattr(
+        ponds.encoder.model, "_group_vectors", lambda *group: computed.extend(group[0]) or compute(*group)
+    )
     for name in "abcd":
         ponds.put("file", name, ponds.documents["file"][name]["text"] + f"The kingfisher {name} dives. ", title="Ponds")
     for occurrence in range(1, 12, 2):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +17,7 @@ from scipy import sparse
 from mog_assets.arrays import places, ranges
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import join_layouts, open_layout
+from mog_assets.lazy import cached_property
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around, load_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.packed import load_matrix
 from mog_assets.resources.errors import ConfigError
