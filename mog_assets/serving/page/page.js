@@ -451,7 +451,7 @@ async function* events(answer) {
 }
 
 const STEPS = {
-  standalone: data => ["Understood as ", make("q", {}, data.question)],
+  standalone: data => ["Searched for ", make("q", {}, data.question)],
   passages: data => [`${count(data.passages.length, "passage")} for `, make("q", {}, data.query)],
   thought: data => ["Thought: ", data.text ?? "–"],
   extract: data => ["Found in the passages: ", data.text ?? "–"],
