@@ -7,6 +7,7 @@ of databases. And the longest tests (`full`) run under `make test-all` alone.
 """
 
 import contextlib
+import gc
 import json
 import os
 import shutil
@@ -62,6 +63,17 @@ def pytest_collection_modifyitems(items):
             sampled.add(item.path)
     first = next((item.path for item in items if item.path in shared & sampled), None)
     items.sort(key=lambda i: (i.path != first, i.path not in shared | sampled, i.path in sampled))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """Close what a file of tests has left open.
+
+    Objects that refer to each other go when Python looks for such, which in a large process is seldom: a worker had
+    19 GB and 7,000 files in the end.
+    """
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
 
 
 @pytest.fixture(autouse=True, scope="session")
