@@ -29,7 +29,7 @@ from filings import share
 import mog_assets
 from mog_assets.answering import conversation
 from mog_assets.serving.project import Project
-from mog_assets.text.languages import DEFAULT, of_texts
+from mog_assets.text.languages import DEFAULT, LANGUAGES, of_texts
 from mog_assets.text.terms import located
 
 PAIRS = Path(__file__).with_name("followups.jsonl")
@@ -81,7 +81,7 @@ def subject(first: str, second: str, language: str) -> tuple[int, int] | None:
     """Where the longest part that both questions have stands in the second: whole words, a stop word at neither end."""
     (starts,), _, _ = located([second], language)
     parts = [word.span() for word in re.finditer(r"[\w'’-]+", second)]
-    if PRONOUNS.get(language, "") in ("它", "それ"):
+    if not LANGUAGES[language].blanks:
         parts = [(at, at + 1) for at in range(len(second))]
     content = [not set(starts).isdisjoint(range(*part)) for part in parts]
     runs = [
@@ -100,12 +100,12 @@ def made(questions: Sequence[SimpleNamespace], language: str, most: int) -> Iter
         by_document[document(question)].append(question)
     pairs, each = [], -(-most // len(by_document)) + 1
     for rows in draw.sample(sorted(by_document.values(), key=lambda rows: rows[0].id), len(by_document)):
-        own = []
+        candidates = []
         for first, second in zip(rows, rows[1:], strict=False):
             if (place := subject(first.question, second.question, language)) and place[1] - place[0] > 1:
                 text = second.question[: place[0]] + PRONOUNS[language] + second.question[place[1] :]
-                own.append(Pair(first.question, re.sub(r"\b(the|an?) it\b", "it", text, flags=re.I), second))
-        pairs += draw.sample(own, min(each, len(own)))
+                candidates.append(Pair(first.question, re.sub(r"\b(the|an?) it\b", "it", text, flags=re.I), second))
+        pairs += draw.sample(candidates, min(each, len(candidates)))
     yield "follow-ups", pairs[:most]
     alone = [question for question in questions if conversation.refers_back(question.question, language)]
     click.echo(f"  of {len(questions)} questions, which stand alone, {len(alone)} are taken for follow-ups")

@@ -94,11 +94,11 @@ def test_a_follow_up_is_asked_with_the_conversation(served):
     turns = [{"question": first, "answer": "15 cm"}, long, {"question": "Why?"}]
     body = {"question": "And how deep are they planted?", "earlier": turns}
     _, _, told = served.call("/v1/ask", body)
-    asked = body["question"]
-    assert told["question"] == f"{asked} {asked}"
+    question = body["question"]
+    assert told["question"] == f"{question} {question}"
     happened = events(served.call("/v1/ask", {**body, "earlier": turns[:2], "stream": True})[2])
     words = "far apart garlic cloves planted"
-    assert happened[0] == ("standalone", {"question": f"{asked} {words} {asked}"})
+    assert happened[0] == ("standalone", {"question": f"{question} {words} {question}"})
     assert happened[-1][1]["question"] == happened[0][1]["question"]
 
 
