@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mog_assets.resources import tracing
-from mog_assets.resources.local_rerankers import KINDS
+from mog_assets.resources.local_rerankers import CrossEncoder
 from mog_assets.resources.reranker_settings import Model, Reading, RerankerSettings
 from mog_assets.resources.vector_cache import VectorCache, add, lookup, text_hash
 
@@ -50,7 +50,7 @@ class Reranker:
         """What reads."""
         endpoint = self.settings.endpoint
         if endpoint is None:
-            return KINDS[self.settings.kind](self.settings)
+            return CrossEncoder(self.settings)
         # Here, because it imports an HTTP client.
         from mog_assets.resources.served_rerankers import Served
 

@@ -26,14 +26,13 @@ class RerankEndpointSettings(ServedSettings):
 class RerankerSettings(NamedSettings):
     """A model that reads a question with each of the texts of its best `pieces` pieces.
 
-    A Hugging Face id or a local folder of a model of the `kind`; with an `endpoint`, a model that is served elsewhere.
-    Of question and text together, or of each where they are read apart, `max_length` tokens are read.
+    A Hugging Face id or a local folder of a cross-encoder; with an `endpoint`, a model that is served elsewhere. Of
+    question and text together `max_length` tokens are read.
     """
 
     main: ClassVar[str] = "model"
 
     model: Annotated[str, Field(min_length=1)]
-    kind: Literal["cross-encoder", "late-interaction", "sparse"] = "cross-encoder"
     endpoint: RerankEndpointSettings | None = None
     pieces: Annotated[int, Field(ge=1, le=1000)] = 20
     device: Literal["auto", "cpu", "cuda"] = "auto"

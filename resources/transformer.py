@@ -36,7 +36,6 @@ _COMPUTATION = "a text at a time"
 _GROUP_TOKENS, _STEP = 8192, 32
 # On a CPU: most texts and tokens that go through a layer before the next one. More gain nothing.
 _ALONE_TEXTS, _ALONE_TOKENS = 16, 512
-_PARTS = {".json", ".model", ".safetensors", ".txt"}
 _SMALL = ["config.json", "config_sentence_transformers.json", "1_Pooling/config.json"]
 
 
@@ -340,20 +339,16 @@ def _digest_of(path: Path, *state: int) -> str:
     return file_digest(path)
 
 
-def model_files(model: str, setting: str, parts: bool = False) -> list[Any]:
+def model_files(model: str, setting: str) -> list[Any]:
     """The files of a local folder with their digests, or a hub model with its commit.
 
     Args:
         model: The folder, or the model's id.
         setting: Names the model in errors.
-        parts: Whether it may have parts in folders of their own, which count, too.
     """
     folder = Path(model).expanduser()
     if not folder.is_dir():
         return [model, hub_files(model, setting).name]
-    if parts:
-        files = (file for file in sorted(folder.rglob("*")) if file.suffix in _PARTS and file.is_file())
-        return [[file.relative_to(folder).as_posix(), _digest(file)] for file in files]
     names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
     return [[name, _digest(folder / name)] for name in names if (folder / name).is_file()]
 

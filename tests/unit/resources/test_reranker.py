@@ -129,61 +129,18 @@ def test_a_cross_encoder_in_a_folder_reads_pairs_and_the_same_alone_as_among_oth
 
 
 @pytest.fixture(scope="module")
-def apart(cross_encoder, tmp_path_factory):
-    """Models of random weights that read question and text apart, by kind, and a cross-encoder."""
-    import torch
-    from sentence_transformers import MultiVectorEncoder
+def masked(tmp_path_factory):
+    """A model of random weights that scores no pairs."""
     from transformers import BertConfig, BertForMaskedLM
 
-    plain, late, sparse = (tmp_path_factory.mktemp(name) for name in ("plain", "late", "sparse"))
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        MultiVectorEncoder(str(tiny_encoder(plain, 1))).save_pretrained(str(late))
-        BertForMaskedLM(BertConfig.from_pretrained(tiny_encoder(sparse, 1))).save_pretrained(sparse)
-    return {"late-interaction": late, "sparse": sparse, "cross-encoder": cross_encoder, "plain": plain}
+    folder = tmp_path_factory.mktemp("masked")
+    BertForMaskedLM(BertConfig.from_pretrained(tiny_encoder(folder, 1))).save_pretrained(folder)
+    return folder
 
 
-@pytest.mark.parametrize("kind", ["late-interaction", "sparse"])
-def test_models_that_read_question_and_text_apart_score_like_their_papers(apart, kind):
-    from sentence_transformers import MultiVectorEncoder, SparseEncoder
-
-    local = Reranker(RerankerSettings(model=str(apart[kind]), kind=kind))
-    question, texts = READINGS[0].question, READINGS[0].texts
-    got = local.scores(READINGS)[0].tolist()
-    if kind == "sparse":
-        model = SparseEncoder(str(apart[kind]))
-        products = [float(model.similarity(model.encode([question]), model.encode([text]))) for text in texts]
-        expected = [product / (1 + product) for product in products]
-    else:
-        model = MultiVectorEncoder(str(apart[kind]), similarity_fn_name="meanmaxsim")
-        pairs = ((model.encode_query([question]), model.encode_document([text])) for text in texts)
-        expected = [float(model.similarity(*pair)) for pair in pairs]
-    assert np.allclose(got, expected, atol=1e-3) and got[1] == got[2] != got[0]
-    alone = local.scores([Reading(question, texts[:1])])[0][0]
-    assert alone == np.float32(got[0])
-
-
-@pytest.mark.parametrize(
-    ("kind", "files"),
-    [("cross-encoder", "sparse"), ("sparse", "plain"), ("late-interaction", "plain"), ("late-interaction", "sparse")],
-)
-def test_a_model_of_another_kind_whose_weights_would_be_random_is_refused(apart, kind, files):
-    with pytest.raises(MogError, match=rf"its files name Bert\w+\); `reranker.kind` is '{kind}'"):
-        Reranker(RerankerSettings(model=str(apart[files]), kind=kind)).scores(READINGS)
-
-
-def test_other_weights_of_a_part_are_another_model(apart, tmp_path):
-    copied = shutil.copytree(apart["late-interaction"], tmp_path / "copied")
-    (part,) = (path for path in copied.rglob("model.safetensors") if path.parent != copied)
-
-    def fingerprint():
-        return Reranker(RerankerSettings(model=str(copied), kind="late-interaction")).model.fingerprint
-
-    before = fingerprint()
-    data = bytearray(part.read_bytes())
-    data[-1] ^= 1
-    part.write_bytes(bytes(data))
-    assert fingerprint() != before
+def test_a_model_of_another_kind_whose_weights_would_be_random_is_refused(masked):
+    with pytest.raises(MogError, match=r"expected a cross-encoder, .*its files name BertForMaskedLM\)"):
+        Reranker(RerankerSettings(model=str(masked))).scores(READINGS)
 
 
 def test_other_files_another_address_and_other_pieces_are_another_reranker(cross_encoder, tmp_path):
