@@ -75,7 +75,7 @@ def untrained(size: int) -> Path:
     shape = Shape(size)
     weights = {name: tensor.detach().numpy() for name, tensor in network(shape).state_dict().items()}
     path = Path(tempfile.mkdtemp()) / "chunker.safetensors"
-    path.write_bytes(stored(Scorer(weights, {"shape": vars(shape), "objective": "regression", "penalty": 1.0})))
+    path.write_bytes(stored(Scorer(weights, {"shape": vars(shape), "penalty": 1.0})))
     return path
 
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mog_assets.chunking.chunkers import takes_vectors
+from mog_assets.chunking.chunkers import CHUNKERS
 from mog_assets.chunking.chunks import bucket_units
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.config import Settings
@@ -145,7 +145,7 @@ def _texts(tools: Tools) -> Iterator[str] | None:
                 layout = bucket_layout(documents.path(name), chunks.path(name))
                 for level in settings.level_range:
                     yield from bucket_texts(documents.path(name), layout, level)
-                if takes_vectors(settings.chunker):
+                if CHUNKERS[settings.chunker.name].sentence_vectors:
                     yield from bucket_units(documents.path(name), settings.finest_chars)
         for path in questions:
             yield from (question.question for question in load_questions(path))

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from mog_assets import tensors
 from mog_assets.arrays import save_array
 from mog_assets.chunking import checks, plots
-from mog_assets.chunking.chunkers import CHUNKERS, takes_vectors
+from mog_assets.chunking.chunkers import CHUNKERS, WEIGHTS
 from mog_assets.chunking.chunks import bucket_units
 from mog_assets.chunking.cuts import unit_chars
 from mog_assets.chunking.encoding import encode_buckets
@@ -60,22 +60,19 @@ def build_finest(work: Work) -> None:
     texts = {name: _texts(documents, name) for name in names}
     jobs = {name: {"documents": str(documents.path(name)), **options} for name in names}
     keys: dict[str, list[Any]] = {name: [texts[name], options] for name in names}
-    if takes_vectors(work.settings.chunker):
+    chunker = CHUNKERS[work.settings.chunker.name]
+    if chunker.sentence_vectors:
         stored = work.input("sentence_vectors")
         for name in names:
             vectors = name.replace(".parquet", ".npy")
             jobs[name]["vectors"] = str(stored.path(vectors))
             keys[name].append(stored.manifest.files[vectors]["sha256"])
-    if files := CHUNKERS[work.settings.chunker.name].files(work.settings.chunker):
+    if chunker.trained:
         trained = work.tools.store.read("chunker")
-        for file in files:
-            tensors.read(trained, file, "chunker")
-        weights, *others = files
+        tensors.read(trained, WEIGHTS, "chunker")
         for name in names:
-            jobs[name]["weights"] = str(trained.path(weights))
-            if others:
-                jobs[name]["encoder"] = {file: str(trained.path(file)) for file in others}
-            keys[name] += [trained.manifest.files[file]["sha256"] for file in files]
+            jobs[name]["weights"] = str(trained.path(WEIGHTS))
+            keys[name].append(trained.manifest.files[WEIGHTS]["sha256"])
     split = sum(work.map("mog_assets.chunking.chunks:split_bucket", jobs, keys, "buckets split", reuse=True))
     total = sum(len(bucket) for bucket in texts.values())
     work.recomputed |= {"documents split": split, "documents unchanged": total - split}
@@ -113,7 +110,7 @@ def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage."""
     chunker = CHUNKERS[settings.chunker.name]
     recipes_of = []
-    if takes_vectors(settings.chunker):
+    if chunker.sentence_vectors:
         recipes_of.append(
             Recipe(
                 key="sentence_vectors",
@@ -126,7 +123,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 pool="gpu",
             )
         )
-    looked_at = ["sentence_vectors"] * takes_vectors(settings.chunker) + ["chunker"] * chunker.trained
+    looked_at = ["sentence_vectors"] * chunker.sentence_vectors + ["chunker"] * chunker.trained
     recipes_of.append(
         Recipe(
             key="chunks/level_1",
@@ -134,14 +131,10 @@ def recipes(settings: Settings) -> list[Recipe]:
             description="Level-1 spans from the chunker. Only these chunks are stored.",
             group=GROUP,
             deps=("documents", *looked_at),
-            settings=lambda tools: [
-                *_chunker_options(tools.settings).values(),
-                *(chunker.files(tools.settings.chunker) if chunker.trained else ()),
-            ],
+            settings=lambda tools: [*_chunker_options(tools.settings).values()],
             checks=(checks.SPANS_TILE,),
             version=READER if chunker.version == "1" else f"{READER}-{chunker.version}",
             kinds=("parquet",),
-            pool="gpu" if chunker.trained and settings.chunker.training.encoder else None,
         )
     )
     for level in settings.level_range[1:]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +17,10 @@ import numpy as np
 from mog_assets import registry
 from mog_assets.chunking.cuts import WINDOW, Spans, candidates, least, opening, spans_to, unit_chars
 from mog_assets.chunking.sentences import cut, sentence_ends, token_starts, units
-from mog_assets.config import ChunkerSettings
 from mog_assets.registry import Registry
 
+# Logical name of the weights of a trained chunker.
+WEIGHTS = "chunker.safetensors"
 Split = Callable[[str, np.ndarray | None], Spans]
 """Maps a text, and unit vectors of its units (shape (units, size)) or None if not used, to its spans."""
 
@@ -32,13 +33,11 @@ class Options:
         finest_chars: Characters of a chunk, ≥ 1; each chunker documents how close it comes.
         tokens: Tokens of a chunk, ≥ 1, for chunkers that count them; None for characters.
         weights: File of a trained model, for chunkers that have one.
-        encoder: Files of the encoder that was trained with it, by name; None if vectors are used.
     """
 
     finest_chars: int
     tokens: int | None = None
     weights: Path | None = None
-    encoder: Mapping[str, Path] | None = None
 
 
 @dataclass(frozen=True)
@@ -48,15 +47,13 @@ class Chunker:
     Attributes:
         make: Makes the cutting function from its options. Slow work, such as reading weights, is done here, once.
         sentence_vectors: Whether it uses vectors, of the units of at most `unit_chars` characters.
-        trained: Whether it uses the weights of a trained model.
-        files: Names of the files of the asset `chunker` that it reads, given the settings: the weights first.
+        trained: Whether it uses the weights of a trained model, the file `WEIGHTS` of the asset `chunker`.
         version: Raised when it gives other spans for the same text.
     """
 
     make: Callable[[Options], Split]
     sentence_vectors: bool = False
     trained: bool = False
-    files: Callable[[ChunkerSettings], Sequence[str]] = lambda settings: ()
     version: str = "1"
 
 
@@ -231,9 +228,3 @@ CHUNKERS.register("fixed", Chunker(lambda options: lambda text, _: fixed(text, o
 CHUNKERS.register("recursive", Chunker(lambda options: lambda text, _: recursive(text, options.finest_chars)))
 CHUNKERS.register("paragraphs", Chunker(lambda options: lambda text, _: paragraphs(text, options.finest_chars)))
 CHUNKERS.register("semantic", Chunker(_make_semantic, sentence_vectors=True))
-
-
-def takes_vectors(settings: ChunkerSettings) -> bool:
-    """Whether the chosen chunker uses vectors of sentences: a trained one may read the text itself."""
-    chunker = CHUNKERS[settings.name]
-    return chunker.sentence_vectors and not (chunker.trained and settings.training.encoder)

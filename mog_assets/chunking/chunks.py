@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -115,7 +115,6 @@ def split_bucket(
     tokens: int | None = None,
     vectors: str | None = None,
     weights: str | None = None,
-    encoder: Mapping[str, str] | None = None,
 ) -> int:
     """Split the documents of a bucket; writes a table of `document` (row of the bucket), `start`, `end`.
 
@@ -128,7 +127,6 @@ def split_bucket(
         tokens: See `Options`.
         vectors: `.npy` file of the vectors of the documents' units in order, for a chunker that takes them.
         weights: File of a trained model, for a chunker that has one.
-        encoder: See `Options`.
 
     Returns:
         Number of documents split: those without an entry in `previous` for the same text, vectors and options.
@@ -137,22 +135,17 @@ def split_bucket(
     texts = table["text"].to_pylist()
     unit_vectors = _unit_vectors(texts, finest_chars, vectors) if vectors else [None] * len(texts)
     trained = _sha256(weights) if weights else None
-    read_by = [_sha256(path) for _, path in sorted((encoder or {}).items())]
     # Chunkers that take vectors count units.
     lengths = [finest_chars if vectors else characters(text, finest_chars) for text in texts]
-    decides = [
-        json.dumps([chunker, CHUNKERS[chunker].version, length, tokens, trained, *read_by]).encode()
-        for length in lengths
-    ]
+    decides = [json.dumps([chunker, CHUNKERS[chunker].version, length, tokens, trained]).encode() for length in lengths]
     keys = [
         hashlib.sha256(sha.encode() + others + (b"" if rows is None else rows.tobytes())).hexdigest()
         for sha, others, rows in zip(table["sha256"].to_pylist(), decides, unit_vectors, strict=True)
     ]
-    files = {name: Path(path) for name, path in encoder.items()} if encoder else None
 
     def compute(positions: list[int]) -> pa.Table:
         made = {
-            length: CHUNKERS[chunker].make(Options(length, tokens, Path(weights) if weights else None, files))
+            length: CHUNKERS[chunker].make(Options(length, tokens, Path(weights) if weights else None))
             for length in {lengths[position] for position in positions}
         }
         spans = [made[lengths[position]](texts[position], unit_vectors[position]) for position in positions]

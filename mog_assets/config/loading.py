@@ -145,10 +145,6 @@ def _encoders(settings: Settings, base: Path) -> dict[str, Any]:
         sources = {f: encoder_source(f"{key}.{f}", model, base) for f, model in named.items() if model is not None}
         return encoder.model_copy(update=sources)
 
-    chunker, training = settings.chunker, settings.chunker.training
-    if training.encoder is not None:
-        source = encoder_source("chunker.training.encoder", training.encoder, base)
-        chunker = chunker.model_copy(update={"training": training.model_copy(update={"encoder": source})})
     compared = settings.experiments.encoders
     others = {name: placed(f"experiments.encoders.{name}", encoder) for name, encoder in compared.items()}
     reranker = settings.reranker
@@ -158,7 +154,6 @@ def _encoders(settings: Settings, base: Path) -> dict[str, Any]:
     return {
         "reranker": reranker,
         "encoder": placed("encoder", settings.encoder),
-        "chunker": chunker,
         "experiments": settings.experiments.model_copy(update={"encoders": others}),
     }
 

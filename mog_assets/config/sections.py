@@ -165,34 +165,19 @@ class CorpusSettings(SettingsModel):
 class ChunkerTraining(SettingsModel):
     """How the learned chunker is trained, on the training questions that have evidence in documents.
 
-    `regression` learns the cost of every possible chunk, `preference` which of two ends is better for each question, or
-    for `all` that follow. Documents are added until they have `spans` possible chunks. A share `validation` of them
-    decides when to stop: after `patience` epochs without fewer tokens to answer.
-
-    The scorer reads sentence vectors or, with an `encoder` (named like the sentence encoder), the text itself: the
-    encoder is then trained too, with its own learning rate and in smaller batches.
+    It learns the cost of every possible chunk from sentence vectors. Documents are added until they have `spans`
+    possible chunks. A share `validation` of them decides when to stop: after `patience` epochs without fewer tokens to
+    answer.
     """
 
-    objective: Literal["regression", "preference"] = "regression"
-    questions: Literal["each", "all"] = "all"
     width: Width = 64
     layers: Annotated[int, Field(ge=1, le=64)] = 2
     learning_rate: Rate = 1e-3
-    encoder: str | None = None
-    encoder_learning_rate: Rate = 5e-5
-    # 16 if an encoder is set.
     batch_size: Count = 128
     epochs: Count = 20
     patience: Count = 5
     validation: float = Field(0.15, gt=0, lt=1)
     spans: Count = 60_000
-
-    @model_validator(mode="before")
-    @classmethod
-    def _batched(cls, value: Any) -> Any:
-        if isinstance(value, dict) and value.get("encoder") is not None:
-            return {"batch_size": 16, **value}
-        return value
 
 
 class ChunkerSettings(NamedSettings):

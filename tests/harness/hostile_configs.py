@@ -385,12 +385,6 @@ CASES = {
     ),
     "encoder of nobody": keyed("encoder: {model: ~nobody-of-that-name/x}\n", "encoder.model: expected", "~nobody"),
     "encoder of an empty name": keyed('encoder: {model: ""}\n', "encoder.model: expected", "''"),
-    "chunker's encoder of an empty folder": Case(
-        BASE + SETS + "chunker: {name: learned, training: {encoder: ./empty}}\n",
-        ("chunker.training.encoder: expected", "empty", "config.json"),
-        2,
-        an_empty_folder,
-    ),
     "experiment's encoder of an empty folder": Case(
         BASE + SETS + "experiments: {encoders: {mine: {model: ./empty}}}\n",
         ("experiments.encoders.mine.model: expected", "empty", "config.json"),

@@ -23,8 +23,7 @@ from mog_assets.papers.learned_chunking.learned import (
     spans_of,
     stored,
 )
-from mog_assets.papers.learned_chunking.preferences import preferences
-from mog_assets.papers.learned_chunking.tokens_to_answer import chunk_costs, distractors, tokens_to_answer
+from mog_assets.papers.learned_chunking.tokens_to_answer import chunk_costs, tokens_to_answer
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
@@ -118,7 +117,7 @@ def test_the_cut_that_is_taken_costs_least_of_all(seed, penalty):
 
 def test_a_penalty_gives_chunks_of_the_length_that_is_asked_for(articles, trained):
     model = network(Shape(**trained.scorer.facts["shape"]))
-    held = [costs(scores(model, a.windows, a.vectors), a.windows.possible, "regression") for a in articles]
+    held = [costs(scores(model, a.windows, a.vectors), a.windows.possible) for a in articles]
     characters = [len(a.text) for a in articles]
     for mean in (90, 120, 180):
         penalty = penalty_for(mean, characters, held)
@@ -181,33 +180,12 @@ def test_a_chunk_costs_more_where_more_has_to_be_read_to_find_the_answer(article
         assert (cost[unasked, 0] == 0).all()
 
 
-def test_a_preference_is_for_the_end_that_gives_fewer_tokens(articles):
-    model = network(Shape(384, 16, 1))
-    scored = [scores(model, article.windows, article.vectors) for article in articles]
-    cuts = [packed(article, FINEST) for article in articles]
-    others = list(distractors(articles, cuts))
-    pairs = preferences(articles, scored, others, 0.0, False, np.random.default_rng(0))
-    assert len(pairs) > 10
-    for pair in pairs:
-        article = articles[pair.article]
-        assert pair.better != pair.worse
-        assert article.windows.possible[pair.start, [pair.better, pair.worse]].all()
-        # The greedy end is one of the two.
-        assert np.where(article.windows.possible, scored[pair.article], -np.inf)[pair.start].argmax() in (
-            pair.better,
-            pair.worse,
-        )
-
-
-@pytest.mark.parametrize("objective", ["regression", "preference"])
-def test_training_lowers_the_loss_and_is_the_same_every_time(articles, objective):
-    settings = QUICK.model_copy(update={"objective": objective, "questions": "each"})
-    first, second = (training.train(articles, HELD_OUT, FINEST, settings, seed=3) for _ in range(2))
+def test_training_lowers_the_loss_and_is_the_same_every_time(articles):
+    first, second = (training.train(articles, HELD_OUT, FINEST, QUICK, seed=3) for _ in range(2))
     assert stored(first.scorer) == stored(second.scorer)
     assert first.curve == second.curve
-    if objective == "regression":
-        assert first.curve[-1]["train_loss"] < first.curve[0]["train_loss"]
-    assert stored(training.train(articles, HELD_OUT, FINEST, settings, seed=4).scorer) != stored(first.scorer)
+    assert first.curve[-1]["train_loss"] < first.curve[0]["train_loss"]
+    assert stored(training.train(articles, HELD_OUT, FINEST, QUICK, seed=4).scorer) != stored(first.scorer)
 
 
 def test_the_scorer_tells_sentences_with_facts_from_others(articles, encode):
@@ -219,7 +197,7 @@ def test_the_scorer_tells_sentences_with_facts_from_others(articles, encode):
 
     model.load_state_dict({name: torch.from_numpy(array) for name, array in fitted.scorer.weights.items()})
     (article,) = encode_articles(sources(8)[7:], unit_chars(FINEST), encode)
-    cost = costs(scores(model, article.windows, article.vectors), article.windows.possible, "regression")
+    cost = costs(scores(model, article.windows, article.vectors), article.windows.possible)
     asked = np.unique(article.answers[:, 0])
     assert cost[asked, 0].min() > np.setdiff1d(cost[:, 0], cost[asked, 0]).max()
 

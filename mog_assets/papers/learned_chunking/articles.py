@@ -17,7 +17,6 @@ from mog_assets.chunking.chunks import chunk_text
 from mog_assets.chunking.cuts import WINDOW, candidates
 from mog_assets.chunking.sentences import token_starts, units
 from mog_assets.papers.learned_chunking.learned import Windows, windows
-from mog_assets.papers.learned_chunking.text_encoder import TextEncoder
 from mog_assets.questions.sets import Question
 
 
@@ -29,29 +28,26 @@ class Article:
         name: Name of corpus and document.
         text: Its text.
         ends: Offsets of the ends of its n units.
-        vectors: Their unit vectors, float of shape (n, size); None with an encoder.
+        vectors: Their unit vectors, float of shape (n, size).
         longest: Characters of the longest chunk.
         questions: Unit vectors of its questions, float of shape (questions, size).
         answers: int64 array of shape (questions, 2): first and last unit of each answer.
         chunks: Unit vectors of its possible chunks in order of `possible`, float of shape (possible chunks, size).
-        encoder: Reads its windows, instead of vectors.
     """
 
     name: str
     text: str
     ends: np.ndarray
-    vectors: np.ndarray | None
+    vectors: np.ndarray
     longest: int
     questions: np.ndarray
     answers: np.ndarray
     chunks: np.ndarray
-    encoder: TextEncoder | None = None
 
     @cached_property
     def windows(self) -> Windows:
-        """The scorer's input. A scorer that reads text may not see the ends of all possible chunks."""
-        tokenizer = self.encoder and self.encoder.tokenizer
-        return windows(self.text, self.ends, self.vectors, self.longest, tokenizer)
+        """The scorer's input."""
+        return windows(self.text, self.ends, self.vectors, self.longest)
 
     @cached_property
     def could(self) -> np.ndarray:
@@ -125,10 +121,7 @@ class ArticleSource:
 
 
 def encode_articles(
-    sources: Sequence[ArticleSource],
-    longest: int,
-    encode: Callable[[Sequence[str]], np.ndarray],
-    encoder: TextEncoder | None = None,
+    sources: Sequence[ArticleSource], longest: int, encode: Callable[[Sequence[str]], np.ndarray]
 ) -> list[Article]:
     """Encode what training needs of documents: units, questions, and every possible chunk.
 
@@ -136,7 +129,6 @@ def encode_articles(
         sources: The documents, each with at least one question whose answer fits into a chunk.
         longest: Characters of the longest chunk.
         encode: Texts to unit vectors.
-        encoder: Reads the windows of the chunker, instead of the vectors of units.
     """
     ends = [units(source.text, longest) for source in sources]
     starts = [np.concatenate([[0], behind]) for behind in ends]
@@ -159,9 +151,7 @@ def encode_articles(
     def vectors(texts: list[str], counts: list[int]) -> list[np.ndarray]:
         return np.split(encode(texts), np.cumsum(counts)[:-1])
 
-    of_units: Sequence[np.ndarray | None] = [None] * len(sources)
-    if encoder is None:
-        of_units = vectors(unit_texts, [len(behind) for behind in ends])
+    of_units = vectors(unit_texts, [len(behind) for behind in ends])
     of_chunks = vectors(chunk_texts, [len(first) for first, _ in possible])
     of_questions = vectors(question_texts, [len(source.questions) for source in sources])
     return [
@@ -174,7 +164,6 @@ def encode_articles(
             of_questions[i],
             np.searchsorted(behind, source.answers - [0, 1], side="right"),
             of_chunks[i],
-            encoder,
         )
         for i, (source, behind) in enumerate(zip(sources, ends, strict=True))
     ]

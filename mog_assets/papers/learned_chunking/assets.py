@@ -10,29 +10,18 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from mog_assets import tensors
-from mog_assets.chunking.chunkers import CHUNKERS
+from mog_assets.chunking.chunkers import CHUNKERS, WEIGHTS
 from mog_assets.chunking.cuts import unit_chars
 from mog_assets.config import Settings
-from mog_assets.papers.learned_chunking import learned, text_encoder, training
+from mog_assets.papers.learned_chunking import learned, training
 from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles, sources, within
-from mog_assets.papers.learned_chunking.chunker import WEIGHTS, files
 from mog_assets.papers.learned_chunking.plots import chunker_curves
 from mog_assets.questions.sets import load_questions
 from mog_assets.questions.splits import validation_rows
 from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import RECIPES
-from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import digest
-from mog_assets.resources.transformer import Transformer
-
-
-def _text_encoder(settings: Settings) -> Transformer | None:
-    """The encoder that is trained with the chunker, if the settings name one."""
-    model = settings.chunker.training.encoder
-    if model is None:
-        return None
-    return Transformer(EncoderSettings(model=model, dtype="float32"), "chunker.training.encoder")
 
 
 def build_chunker(work: Work) -> None:
@@ -53,18 +42,9 @@ def build_chunker(work: Work) -> None:
             f"least 2 documents, got {len(used_sources)}: add such questions to a train split, or choose another "
             "chunker"
         )
-    encoder_of_texts = _text_encoder(settings)
-    read_by = [encoder_of_texts.fingerprint] if encoder_of_texts else []
-    decided_by = [
-        learned.VERSION,
-        options.model_dump(),
-        settings.finest_chars,
-        settings.seed,
-        encoder.fingerprint,
-        *read_by,
-    ]
+    decided_by = [learned.VERSION, options.model_dump(), settings.finest_chars, settings.seed, encoder.fingerprint]
     content = [[vars(source) | {"answers": source.answers.tolist()} for source in used_sources], decided_by]
-    paths = {name: work.file(name, content) for name in ("curve.parquet", *files(settings.chunker))}
+    paths = {name: work.file(name, content) for name in ("curve.parquet", WEIGHTS)}
     path, curve_path = paths[WEIGHTS][0], paths["curve.parquet"][0]
     if not all(exists for _, exists in paths.values()):
         trained = _train_chunker(work, used_sources, longest, digest(content))
@@ -72,12 +52,8 @@ def build_chunker(work: Work) -> None:
             pd.DataFrame(trained.curve).to_parquet(temporary)
         with work.writing(path) as temporary:
             temporary.write_bytes(learned.stored(trained.scorer))
-        for name, text in trained.files.items():
-            with work.writing(paths[name][0]) as temporary:
-                temporary.write_text(text, encoding="utf-8")
         work.recomputed["epochs trained"] = len(trained.curve)
-    encoder_files = {name: paths[name][0] for name in files(settings.chunker) if name != WEIGHTS}
-    scorer, _ = learned.opened(path, encoder_files or None)
+    scorer, _ = learned.opened(path)
     curve = pd.read_parquet(curve_path).to_dict("records")
     best = training.best_epoch(curve)
     answers = sum(len(source.questions) for source in used_sources)
@@ -101,9 +77,7 @@ def _train_chunker(work: Work, used: list[ArticleSource], longest: int, content:
         with work.progress(len(texts), "texts encoded") as advance:
             return encoder.encode(texts, advance)
 
-    encoder_of_texts = _text_encoder(settings)
-    reads = text_encoder.load(encoder_of_texts.source, encoder_of_texts.setting) if encoder_of_texts else None
-    articles = encode_articles(used, longest, encode, reads)
+    articles = encode_articles(used, longest, encode)
     held_out = validation_rows([article.name for article in articles], options.validation, "chunker")
     # After an interruption, finished epochs are not trained again. The file is deleted when training ends.
     left = settings.home / "cache" / f"chunker-{content}.safetensors"
@@ -157,7 +131,6 @@ def recipes(settings: Settings) -> list[Recipe]:
                 tools.settings.seed,
                 {name: q.train for name, q in tools.settings.question_sets.items()},
                 tools.encoder.identity,
-                *(encoder_of_texts.identity if (encoder_of_texts := _text_encoder(tools.settings)) else []),
             ],
             version=learned.VERSION,
             kinds=("pytorch",),

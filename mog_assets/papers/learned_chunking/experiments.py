@@ -10,7 +10,7 @@ import pandas as pd
 
 from mog_assets.chunking.chunkers import CHUNKERS, sentences
 from mog_assets.config import ChunkerTraining, Settings
-from mog_assets.experiments.conclusions import joined, over_sets, turned
+from mog_assets.experiments.conclusions import joined, over_sets
 from mog_assets.experiments.lab import (
     ALPHA,
     Experiment,
@@ -40,7 +40,6 @@ from mog_assets.papers.learned_chunking.plots import chunker_curves
 from mog_assets.papers.learned_chunking.training import best_epoch
 from mog_assets.significance import by_document, permutation_p
 
-_PAPER = "Learned Chunking, initial results and observations"
 # A chunker is worth its training if it saves this share of the tokens.
 _WORTH = 0.05
 _HEURISTICS = tuple(name for name, chunker in CHUNKERS.items() if not chunker.trained)
@@ -53,7 +52,6 @@ def chunkers(lab: Lab) -> Findings:
     plots: dict[str, bytes] = {}
     claims: dict[str, tuple[Verdict, str]] = {}
     recall: dict[str, tuple[Verdict, str]] = {}
-    variants: dict[str, tuple[Verdict, str]] = {}
     for name, ground in grounds.items():
         mean = mean_of(ground, [sentences(source.text, lab.settings.finest_chars) for source in ground.sources])
         cells = {
@@ -61,8 +59,7 @@ def chunkers(lab: Lab) -> Findings:
         }
         equal = [h for h in _HEURISTICS if abs(cells[h]["characters"].iloc[0] / mean - 1) <= EQUAL]
         best = min(equal, key=lambda h: cells[h][TOKENS].mean())
-        # With cached vectors: training the encoder too takes hours for all these cells without a GPU.
-        training = lab.settings.chunker.training.model_copy(update={"encoder": None})
+        training = lab.settings.chunker.training
         cells["learned"] = learned_row(lab, name, ground, "learned", training, mean)
         tables.append(score_rows(name, list(cells.values()), MEASURES, best, lab.seed))
         row = told(tables[-1], name, "learned", TOKENS)
@@ -70,21 +67,13 @@ def chunkers(lab: Lab) -> Findings:
         row = told(tables[-1], name, "learned", "ER")
         recall[name] = (greater(row), f"ER of learned against {best} {difference_text(row)}")
         by_article += _by_article(name, ground, cells, lab.seed)
-        tried = {
-            "preference, each question": training.model_copy(update={"objective": "preference", "questions": "each"}),
-            "preference, all questions": training.model_copy(update={"objective": "preference", "questions": "all"}),
+        others = {
+            "no vectors": learned_row(lab, name, ground, "no vectors", training, mean, blind=True),
+            "best end of each window": learned_row(lab, name, ground, "best end", training, mean, greedy=True),
         }
-        others = {what: learned_row(lab, name, ground, what, chosen, mean) for what, chosen in tried.items()}
-        others["no vectors"] = learned_row(lab, name, ground, "no vectors", training, mean, blind=True)
-        others["best end of each window"] = learned_row(lab, name, ground, "best end", training, mean, greedy=True)
         of_paper = f"{name}, ways to train"
         frames = [cells[best], cells["learned"], *(f.assign(cell=what) for what, f in others.items())]
         tables.append(score_rows(of_paper, frames, MEASURES[:3], best, lab.seed))
-        rows = [told(tables[-1], of_paper, what, TOKENS) for what in tried]
-        figures = "; ".join(f"{r['cell']} {difference_text(r)}" for r in rows)
-        least_tokens = min(rows, key=lambda r: r["difference"])
-        worth = _WORTH * float(cells[best][TOKENS].mean())
-        variants[name] = (greater(turned(least_tokens), worth), f"against {best}: {figures}")
         curve = _curve(lab, name, ground, training)
         plots[f"{name}: training on two of three parts"] = chunker_curves(curve, best_epoch(curve))
     return Findings(
@@ -103,9 +92,6 @@ def chunkers(lab: Lab) -> Findings:
             ),
             *over_sets(
                 "Ours; after Learned Chunking", "Its chunks cover more of the evidence at equal context.", recall
-            ),
-            *over_sets(
-                _PAPER, "A chunker trained on preferences between two ends of a chunk needs fewer tokens.", variants
             ),
         ],
     )
@@ -196,8 +182,8 @@ registered(
         "Chunkers at equal chunk size",
         "Tokens to answer over all chunks of the documents, and ER, with chunks of every chunker at the mean length of "
         "`sentences`, ranked by similarity to the question; the learned one splits documents that it was not trained "
-        "on (three folds of documents with training questions). Variants of training: by preference as in the "
-        "original, without vectors, and with the best end of each window instead of the best cut of the text.",
+        "on (three folds of documents with training questions). Variants: without vectors, and with the best end of "
+        "each window instead of the best cut of the text.",
         chunkers,
         _reads,
         lambda settings: [settings.chunker.training.model_dump(), settings.finest_chars],

@@ -248,10 +248,8 @@ def learned_row(
             model = network(Shape(**fitted.scorer.facts["shape"]))
             set_weights(model, fitted.scorer.weights)
             rows_of = np.flatnonzero(folds == fold).tolist()
-            cost = [
-                costs(scores(model, a.windows, a.vectors), a.windows.possible, training.objective)
-                for a in (articles[i] for i in rows_of)
-            ]
+            tried = [articles[i] for i in rows_of]
+            cost = [costs(scores(model, a.windows, a.vectors), a.windows.possible) for a in tried]
             characters = [int(articles[i].ends[-1]) for i in rows_of]
             # Questions are not used here: only lengths are made equal.
             cut_by = _greedily if greedy else least
@@ -275,7 +273,6 @@ def trained_scorer(lab: Lab, articles: Sequence[Article], training: ChunkerTrain
 
 
 def _blinded(article: Article) -> Article:
-    assert article.vectors is not None
     return replace(article, vectors=np.zeros_like(article.vectors))
 
 

@@ -1,7 +1,5 @@
 """The learned chunker: a small transformer over sentence vectors predicts the cost of each possible chunk.
 
-The vectors are those of single sentences, or come from an encoder that reads the text of the window.
-
 A possible chunk is a run of units (sentences, see `units`) of at most `longest` characters and `WINDOW` units. From one
 start, the scorer sees the units that a chunk could contain, as in the paper's window, and gives the end of each unit a
 score: how much the chunk up to there costs in tokens until an answer is found. The text is cut where the sum of the
@@ -24,8 +22,6 @@ import numpy as np
 
 from mog_assets.chunking.cuts import WINDOW, Spans, candidates, least, opening, spans_to, unit_chars
 from mog_assets.chunking.sentences import units
-from mog_assets.papers.learned_chunking.text_encoder import joint, tokens_of
-from mog_assets.papers.learned_chunking.text_encoder import opened as opened_encoder
 from mog_assets.resources.errors import MogError
 from mog_assets.tensors import decode, encode
 
@@ -33,11 +29,11 @@ from mog_assets.tensors import decode, encode
 _SEEN = WINDOW + 2
 _WORD = re.compile(r"\w+")
 # Raised when the inputs or the training of a scorer change: weights and chunks are then rebuilt.
-VERSION = "1"
+VERSION = "2"
 # Number of features of a unit besides its vector, and of its place in the window.
 UNIT_FEATURES, PLACE_FEATURES = 9, 4
-# Starts that are scored at a time, without and with an encoder: attention over 512 tokens takes memory.
-_BATCH, _READ_BATCH = 512, 32
+# Starts that are scored at a time.
+_BATCH = 512
 
 
 @dataclass(frozen=True)
@@ -63,25 +59,11 @@ class Scorer:
 
     Attributes:
         weights: Its parameters, float32.
-        facts: `encoder` (name of the encoder that was trained with it, or None), `shape`,
-            `finest_chars`, `objective`, `penalty`, `seed`, and the `device` that it was trained on.
+        facts: `shape`, `finest_chars`, `penalty`, `seed`, and the `device` that it was trained on.
     """
 
     weights: Mapping[str, np.ndarray]
     facts: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class WindowTokens:
-    """The tokens of the text of each window, from the first unit seen to the last, up to the encoder's limit.
-
-    Attributes:
-        tokens: int32 array of shape (n, length): their ids, −1 after the last.
-        column: int8 array of the same shape: the column of `Windows.units` with the token's unit, −1 for none.
-    """
-
-    tokens: np.ndarray
-    column: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -92,41 +74,32 @@ class Windows:
         units: int64 array of shape (n, WINDOW + 2): the unit before the start, the window, the unit after it.
         seen: bool array of the same shape: which of them exist.
         features: float32 array of shape (n, WINDOW + 2, features).
-        possible: bool array of shape (n, WINDOW): whether a chunk may go from the start to the end of that unit. With
-            an encoder, only if it reads that far, or if the unit is the first.
-        reading: Tokens for an encoder; None if vectors of sentences are used.
+        possible: bool array of shape (n, WINDOW): whether a chunk may go from the start to the end of that unit.
     """
 
     units: np.ndarray
     seen: np.ndarray
     features: np.ndarray
     possible: np.ndarray
-    reading: WindowTokens | None = None
 
 
-def windows(text: str, ends: np.ndarray, vectors: np.ndarray | None, longest: int, tokenizer: Any = None) -> Windows:
+def windows(text: str, ends: np.ndarray, vectors: np.ndarray, longest: int) -> Windows:
     """The windows of a text.
 
     Args:
         text: The text.
         ends: Offsets of the ends of its n units.
-        vectors: Their unit vectors, float of shape (n, size); None with a tokenizer.
+        vectors: Their unit vectors, float of shape (n, size).
         longest: Characters of the longest chunk. A unit that is longer is a chunk of its own.
-        tokenizer: Of an encoder that reads the windows, instead of vectors.
     """
     n = len(ends)
     opens = opening(text, ends)
-    of_units = _unit_features(text, ends, opens, None if vectors is None else vectors.astype(np.float32))
+    of_units = _unit_features(text, ends, opens, vectors.astype(np.float32))
     index = np.arange(n)[:, None] + np.arange(-1, WINDOW + 1)
     inside = (index >= 0) & (index < n)
     index = np.clip(index, 0, max(n - 1, 0))
     length, possible = candidates(ends, longest)
     seen = inside & (np.arange(-1, WINDOW + 1) <= possible.sum(axis=1)[:, None])
-    reading = None
-    if tokenizer is not None:
-        reading = _reading(text, ends, index, seen, tokenizer)
-        possible = possible & (np.arange(WINDOW) < np.maximum(reading.column.max(axis=1, initial=0), 1)[:, None])
-        seen = inside & (np.arange(-1, WINDOW + 1) <= possible.sum(axis=1)[:, None])
     place = np.zeros((n, _SEEN, PLACE_FEATURES), np.float32)
     share = np.maximum(length / longest, 1e-3)
     place[:, 1:-1, 0], place[:, 1:-1, 1] = 2 * share, np.log(2 * share)
@@ -134,48 +107,21 @@ def windows(text: str, ends: np.ndarray, vectors: np.ndarray | None, longest: in
     begun = np.cumsum(opens)
     place[:, 1:-1, 2] = begun[index[:, 1:-1]] - begun[:, None]
     place[:, :, 3] = np.arange(-1, WINDOW + 1) / 10
-    return Windows(index, seen, np.concatenate([of_units[index], place], axis=2), possible, reading)
-
-
-def _reading(text: str, ends: np.ndarray, index: np.ndarray, seen: np.ndarray, tokenizer: Any) -> WindowTokens:
-    starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
-    rows = np.arange(len(ends))
-    first = seen.argmax(axis=1)
-    last = first + seen.sum(axis=1) - 1
-    begin = starts[index[rows, first]]
-    read = tokens_of(tokenizer, [text[a:b] for a, b in zip(begin, ends[index[rows, last]], strict=True)])
-    shape = len(read), max((len(ids) for ids, _ in read), default=0)
-    tokens, column = np.full(shape, -1, np.int32), np.full(shape, -1, np.int8)
-    for row, (ids, place) in enumerate(read):
-        tokens[row, : len(ids)] = ids
-        # Columns are in the order of the units; the start is in the second.
-        unit = np.searchsorted(ends, begin[row] + place, side="right")
-        column[row, : len(ids)] = np.where(place >= 0, unit - row + 1, -1)
-    return WindowTokens(tokens, column)
+    return Windows(index, seen, np.concatenate([of_units[index], place], axis=2), possible)
 
 
 def joined(parts: Sequence[Windows]) -> Windows:
     """Join the windows of several texts; the units of each are numbered after those of the texts before it."""
     first = np.cumsum([0, *(len(part.units) for part in parts)])
-    reading = None
-    if readings := [part.reading for part in parts if part.reading is not None]:
-        wide = max(one.tokens.shape[1] for one in readings)
-        reading = WindowTokens(
-            *(
-                np.concatenate([np.pad(a, ((0, 0), (0, wide - a.shape[1])), constant_values=-1) for a in arrays])
-                for arrays in ([one.tokens for one in readings], [one.column for one in readings])
-            )
-        )
     return Windows(
         np.concatenate([part.units + before for part, before in zip(parts, first, strict=False)]),
         np.concatenate([part.seen for part in parts]),
         np.concatenate([part.features for part in parts]),
         np.concatenate([part.possible for part in parts]),
-        reading,
     )
 
 
-def _unit_features(text: str, ends: np.ndarray, opens: np.ndarray, vectors: np.ndarray | None) -> np.ndarray:
+def _unit_features(text: str, ends: np.ndarray, opens: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     """Of each unit, float32 of shape (units, UNIT_FEATURES)."""
     rows = np.zeros((len(ends), UNIT_FEATURES), np.float32)
     start = 0
@@ -187,7 +133,7 @@ def _unit_features(text: str, ends: np.ndarray, opens: np.ndarray, vectors: np.n
         rows[i, :6] = (np.log(len(unit) / 150), len(words) / len(unit) * 5 - 1, *np.log1p(counts))
         start = end
     rows[:, 6] = opens
-    if vectors is not None and len(ends):
+    if len(ends):
         centre = vectors.mean(axis=0)
         rows[:, 7] = vectors @ (centre / max(float(np.linalg.norm(centre)), 1e-12))
         rows[:-1, 8] = (vectors[:-1] * vectors[1:]).sum(axis=1)
@@ -211,8 +157,6 @@ def network(shape: Shape) -> Any:
             self.layers = nn.TransformerEncoder(layer, shape.layers, enable_nested_tensor=False)
             self.norm = nn.LayerNorm(shape.width)
             self.score = nn.Linear(shape.width, 1)
-            # It reads no text, only vectors.
-            self.tokenizer = None
 
         def forward(self, vectors: Any, features: Any, seen: Any) -> Any:
             states = self.vector(self.forget(vectors)) + self.features(features)
@@ -229,13 +173,13 @@ def device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def forward(model: Any, parts: Windows, vectors: np.ndarray | None, rows: slice | np.ndarray) -> Any:
+def forward(model: Any, parts: Windows, vectors: np.ndarray, rows: slice | np.ndarray) -> Any:
     """Scores of some windows by a network: a tensor of shape (rows, most ends of any row), on its device.
 
     Args:
-        model: From `network`, or `joint` if the windows are read.
+        model: From `network`.
         parts: The windows.
-        vectors: Unit vectors of the units, float of shape (units, size); None if windows are read.
+        vectors: Unit vectors of the units, float of shape (units, size).
         rows: Which of the windows.
     """
     import torch
@@ -244,34 +188,26 @@ def forward(model: Any, parts: Windows, vectors: np.ndarray | None, rows: slice 
         return torch.from_numpy(array).to(next(model.parameters()).device)
 
     wide = int(parts.possible[rows].sum(axis=1).max()) + 2
-    if parts.reading is None:
-        assert vectors is not None
-        given = tensor(vectors[parts.units[rows, :wide]].astype(np.float32, copy=False))
-    else:
-        long = max(int((parts.reading.tokens[rows] >= 0).sum(axis=1).max()), 1)
-        read = parts.reading.tokens[rows, :long], parts.reading.column[rows, :long]
-        given = tuple(tensor(array.astype(np.int64)) for array in read)
+    given = tensor(vectors[parts.units[rows, :wide]].astype(np.float32, copy=False))
     return model(given, tensor(parts.features[rows, :wide]), tensor(parts.seen[rows, :wide]))
 
 
-def scores(model: Any, windows_of: Windows, vectors: np.ndarray | None) -> np.ndarray:
+def scores(model: Any, windows_of: Windows, vectors: np.ndarray) -> np.ndarray:
     """Scores of a network: float32 of shape (starts, WINDOW); those of impossible chunks have no meaning."""
     import torch
 
     model.eval()
     parts = []
-    size = _BATCH if windows_of.reading is None else _READ_BATCH
     with torch.inference_mode():
-        for first in range(0, len(windows_of.units), size):
-            out = forward(model, windows_of, vectors, slice(first, first + size)).cpu().numpy()
+        for first in range(0, len(windows_of.units), _BATCH):
+            out = forward(model, windows_of, vectors, slice(first, first + _BATCH)).cpu().numpy()
             parts.append(np.pad(out, ((0, 0), (0, WINDOW - out.shape[1]))))
     return np.concatenate(parts) if parts else np.zeros((0, WINDOW), np.float32)
 
 
 def weights_of(model: Any) -> dict[str, np.ndarray]:
-    """Weights of a network, by name; of names that share a tensor, the first."""
-    names = {name for name, _ in (*model.named_parameters(), *model.named_buffers())}
-    return {name: tensor.cpu().numpy() for name, tensor in model.state_dict().items() if name in names}
+    """Weights of a network, by name."""
+    return {name: tensor.cpu().numpy() for name, tensor in model.state_dict().items()}
 
 
 def set_weights(model: Any, weights: Mapping[str, np.ndarray]) -> None:
@@ -287,21 +223,14 @@ def set_weights(model: Any, weights: Mapping[str, np.ndarray]) -> None:
     model.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in weights.items()}, strict=False)
 
 
-def costs(scored: np.ndarray, possible: np.ndarray, objective: str) -> np.ndarray:
+def costs(scored: np.ndarray, possible: np.ndarray) -> np.ndarray:
     """Cost of each possible chunk: float64 of shape (starts, WINDOW), infinite for impossible ones.
 
     Args:
-        scored: From `scores`.
+        scored: From `scores`, the logarithms of the costs.
         possible: See `Windows`.
-        objective: Training objective of the scorer. `regression`: a score is the logarithm of the cost. `preference`: a
-            higher score makes a chunk more likely to end there; its cost is −log of the softmax over the window.
     """
-    values = scored.astype(np.float64)
-    if objective == "regression":
-        return np.where(possible, np.exp(np.clip(values, -20, 20)), np.inf)
-    masked = np.where(possible, values, -np.inf)
-    most = masked.max(axis=1, keepdims=True)
-    return most + np.log(np.exp(masked - most).sum(axis=1, keepdims=True)) - masked
+    return np.where(possible, np.exp(np.clip(scored.astype(np.float64), -20, 20)), np.inf)
 
 
 def penalty_for(mean_chars: float, characters: Sequence[int], scores_of: Sequence[np.ndarray]) -> float:
@@ -338,25 +267,18 @@ def bisected(chunks: Callable[[float], int], wanted: float, span: float, steps: 
     return (low + high) / 2
 
 
-def opened(weights: Path, encoder: Mapping[str, Path] | None = None) -> tuple[Scorer, Any]:
+def opened(weights: Path) -> tuple[Scorer, Any]:
     """A stored scorer, and its network.
 
     Args:
         weights: Its safetensors file.
-        encoder: The `FILES` of the encoder that was trained with it, by name.
 
     Raises:
-        MogError: the file is not that of a scorer, or not of one with such an encoder.
+        MogError: the file is not that of a scorer.
     """
     try:
         arrays, facts = decode(weights.read_bytes())
         model = network(Shape(**facts["shape"]))
-        if (facts.get("encoder") is None) != (encoder is None):
-            raise ValueError(
-                f"trained with the encoder {facts.get('encoder')}, opened with{'' if encoder else 'out'} one"
-            )
-        if encoder is not None:
-            model = joint(model, opened_encoder(encoder))
         set_weights(model, arrays)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
@@ -369,14 +291,13 @@ def stored(scorer: Scorer) -> bytes:
     return encode({name: np.ascontiguousarray(a) for name, a in scorer.weights.items()}, scorer.facts)
 
 
-def spans_of(text: str, finest_chars: int, vectors: np.ndarray | None, scorer: Scorer, model: Any) -> Spans:
+def spans_of(text: str, finest_chars: int, vectors: np.ndarray, scorer: Scorer, model: Any) -> Spans:
     """Spans of a text; no chunk is longer than twice `finest_chars`.
 
     Args:
         text: Any text.
         finest_chars: Mean length that the penalty was chosen for, on the training documents.
-        vectors: Unit vectors of the text's units of at most `unit_chars` characters, float of shape (units, size);
-            None for a network that reads the text.
+        vectors: Unit vectors of the text's units of at most `unit_chars` characters, float of shape (units, size).
         scorer: Trained for `finest_chars`.
         model: Its network.
 
@@ -384,9 +305,9 @@ def spans_of(text: str, finest_chars: int, vectors: np.ndarray | None, scorer: S
     longer than the longest chunk.
     """
     ends = units(text, unit_chars(finest_chars))
-    if vectors is not None and len(vectors) != len(ends):
+    if len(vectors) != len(ends):
         raise ValueError(f"vectors must have a row for each of the {len(ends)} units of the text, got {len(vectors)}")
-    parts = windows(text, ends, vectors, unit_chars(finest_chars), model.tokenizer)
-    cost = costs(scores(model, parts, vectors), parts.possible, scorer.facts["objective"])
+    parts = windows(text, ends, vectors, unit_chars(finest_chars))
+    cost = costs(scores(model, parts, vectors), parts.possible)
     taken = least(cost, scorer.facts["penalty"])
     return spans_to(ends[np.asarray(taken, np.int64) - 1] if taken else [])

@@ -105,22 +105,13 @@ def _leave_out_article(ahead: np.ndarray, first: int, counts: Sequence[int], chu
         row, column = row + questions, column + number
 
 
-def tokens_of_some(article: Article, chunks: np.ndarray, other: Distractors, rows: np.ndarray) -> np.ndarray:
-    """Tokens to answer of some questions of an article that is cut into some chunks, float64 of shape (asked,)."""
-    similarity, of_article = _within(article, chunks, rows)
-    ahead = (other.similarity[rows] >= similarity[:, None]).sum(axis=1)
-    return of_article + other.tokens[rows, ahead].astype(np.float64)
-
-
-def _within(
-    article: Article, chunks: np.ndarray, rows: np.ndarray | slice = slice(None)
-) -> tuple[np.ndarray, np.ndarray]:
+def _within(article: Article, chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Similarity of the article's best chunk that contains each answer, and the tokens read in the article.
 
     −∞ and infinity if no chunk contains it.
     """
-    similar = article.similarities[rows][:, chunks]
-    holds = article.holding(chunks)[rows]
+    similar = article.similarities[:, chunks]
+    holds = article.holding(chunks)
     similarity = np.where(holds, similar, -np.inf).max(axis=1, initial=-np.inf)
     of_article = (article.size(chunks) * (similar >= similarity[:, None])).sum(axis=1)
     return similarity, np.where(holds.any(axis=1), of_article.astype(np.float64), np.inf)

@@ -55,7 +55,7 @@ def untrained():
     shape = Shape(4, width=8, layers=1, heads=2)
     weights = {name: tensor.detach().numpy() for name, tensor in network(shape).state_dict().items()}
     path = Path(tempfile.mkdtemp()) / "chunker.safetensors"
-    path.write_bytes(stored(Scorer(weights, {"shape": vars(shape), "objective": "regression", "penalty": 1.0})))
+    path.write_bytes(stored(Scorer(weights, {"shape": vars(shape), "penalty": 1.0})))
     return path
 
 
