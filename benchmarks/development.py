@@ -12,7 +12,7 @@ python benchmarks/development.py choose --homes .mog/development       the const
 ER is that of ranked pieces; intervals and p are by document. The best fixed level is chosen on the questions it is
 measured on, which favours it. Beside `fused` and what it was before (one weight for all levels and questions) stand
 what others do: chunks of 1,000 characters by BM25 and vectors fused by ranks (hybrid-2), reciprocal ranks over all
-sizes (RRF), and UMG (Jung and Wang 2026, arXiv 2606.13550); `ranking/rivals.py` says what they leave out.
+sizes (RRF), and UMG (Jung and Wang 2026, arXiv 2606.13550); `ranking.py` says what it leaves out.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from typing import Any
 import click
 import numpy as np
 import yaml
-from ranking import examples, merged, recall
+from ranking import RRF, UMG, examples, merged, recall
 
 from mog_assets import config, markdown, runner
 from mog_assets.arrays import running
 from mog_assets.plan import graph, needed
 from mog_assets.questions.sets import Question, load_questions
-from mog_assets.ranking import models, rivals
+from mog_assets.ranking import models
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.choice import ALPHA, UNTRAINED, choose
@@ -149,8 +149,8 @@ def by(weighing: models.Weighing) -> Ranking:
 
 
 RANKINGS: dict[str, Ranking] = {
-    "RRF": by(rivals.RRF),
-    "UMG": by(rivals.UMG),
+    "RRF": by(RRF),
+    "UMG": by(UMG),
     "fused before": equal,
     "fused": by(Blend()),
 }

@@ -21,10 +21,12 @@ import click
 import numpy as np
 
 from mog_assets import config, markdown
+from mog_assets.arrays import places
 from mog_assets.questions.sets import LEVELS, Question, load_questions
-from mog_assets.ranking import answer_places, features, mix, models, mog, rivals, trainers
+from mog_assets.ranking import answer_places, features, mix, models, mog, trainers
 from mog_assets.ranking.candidates import COLUMNS, OF_QUESTIONS, Candidates
 from mog_assets.ranking.candidates_assets import read_examples
+from mog_assets.ranking.experts import of_texts
 from mog_assets.ranking.models import Inputs
 from mog_assets.ranking.rankings import Rankings, expert_names, finest, fused
 from mog_assets.ranking.relevance import Relevance, ordered
@@ -37,10 +39,78 @@ from mog_assets.tools import Tools
 SEED = 0
 LEARNED = ("mog", "mix")
 # Others' rankings without training.
-RIVALS = {"rrf": rivals.RRF, "umg": rivals.UMG}
 Recalls = dict[str, np.ndarray]
 Ranking = Callable[[Examples], np.ndarray]
 """Scores of the candidates of some questions."""
+
+
+@dataclass(frozen=True)
+class ReciprocalRanks:
+    """RRF (Cormack, Clarke and Büttcher 2009): the sum of 1 / (`constant` + rank) over all experts of texts.
+
+    Ranks are those of texts among the candidates of the question, from 1: pieces of one chunk have the same score at
+    its level, and so the same rank. An expert gives nothing to a text that it scores 0 or less.
+    """
+
+    constant: int = 60
+
+    def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
+        """1 for every expert of texts, 0 for others; see `blend.Blend.weights`."""
+        return np.repeat(of_texts(experts)[None].astype(np.float32), len(candidates.floors), axis=0)
+
+    def parts(self, candidates: Candidates, experts: Sequence[str], rows: np.ndarray) -> np.ndarray:
+        """What every expert gives to some candidates; see `blend.Blend.parts`."""
+        parts = np.zeros((len(rows), len(experts)))
+        for column in np.flatnonzero(of_texts(experts)).tolist():
+            parts[:, column] = self._reciprocal(candidates, candidates.scores[:, column])[rows]
+        return parts
+
+    def scores(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
+        """Score of every candidate, float64 of shape (n,); see `blend.Blend.scores`."""
+        total = np.zeros(len(candidates.question))
+        for column in np.flatnonzero(of_texts(experts)).tolist():
+            total += self._reciprocal(candidates, candidates.scores[:, column])
+        return total
+
+    def _reciprocal(self, candidates: Candidates, scores: np.ndarray) -> np.ndarray:
+        question = candidates.question
+        # By question they are in order already, so rows of a question stay together.
+        order = np.lexsort((-scores, question))
+        scores = scores[order]
+        other = np.concatenate([[True], scores[1:] != scores[:-1]])[: len(scores)] | (places(question) == 0)
+        count = np.cumsum(other)
+        rank = count - count[candidates.offsets[question]] + 1
+        gains = np.zeros(len(scores))
+        gains[order] = np.where(scores > 0, 1 / (self.constant + rank), 0)
+        return gains
+
+
+@dataclass(frozen=True)
+class Entropy:
+    """UMG (Jung and Wang 2026, arXiv 2606.13550), made from its abstract: its text was not at hand.
+
+    The scores of every expert become a distribution over the candidates (a softmax), and these are added, weighed by
+    `Candidates.certainty`. The temperature, the range of the scores (0 to 1) and the candidates (all that any expert
+    finds) are ours. It leaves out UMGP, which returns the parents of the best fine chunks, and the paper's reader.
+    """
+
+    def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
+        """One minus the normalised entropy of every expert of texts, 0 for others; see `blend.Blend.weights`."""
+        return np.where(of_texts(experts), np.maximum(candidates.certainty, 0), 0).astype(np.float32)
+
+    def parts(self, candidates: Candidates, experts: Sequence[str], rows: np.ndarray) -> np.ndarray:
+        """What every expert gives to some candidates; see `blend.Blend.parts`."""
+        powers, total = candidates.powers
+        question = candidates.question[rows]
+        return powers[rows] / total[question] * self.weights(candidates, experts)[question]
+
+    def scores(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
+        """Score of every candidate, float64 of shape (n,); see `blend.Blend.scores`."""
+        return self.parts(candidates, experts, np.arange(len(candidates.question))).sum(axis=1)
+
+
+RRF, UMG = ReciprocalRanks(), Entropy()
+RIVALS = {"rrf": RRF, "umg": UMG}
 
 
 @dataclass

@@ -62,7 +62,6 @@ class Blend:
     mention: float = 2.0
     pagerank: float = 2.0
     # Whether known items come first, see `exact`; and whether experts count that read texts together with the question.
-    lifts = True
     reads = False
 
     def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:

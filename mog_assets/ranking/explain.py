@@ -55,7 +55,7 @@ def reasons(
         parts, groups = model.parts(inputs, rows), list(experts)
     distinct = list(dict.fromkeys(groups))
     sums = np.stack([parts[:, [g == group for g in groups]].sum(axis=1) for group in distinct], axis=1)
-    sentences, lifted = [], np.isfinite(latest(candidates, scores)) & model.lifts
+    sentences, lifted = [], np.isfinite(latest(candidates, scores))
     for row, shares in zip(rows.tolist(), sums, strict=True):
         order = np.argsort(-shares, kind="stable")[:MOST]
         causes = [_said(distinct[i], candidates, row, experts) for i in order if shares[i] > 0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mog_assets.config import Settings
-from mog_assets.ranking import models, rivals, trainers
+from mog_assets.ranking import models, trainers
 from mog_assets.ranking.blend import Blend, Reranked
 from mog_assets.ranking.rankings import LEARNED, RERANKED, Ranking, models_of, ranked_by, rereads
 from mog_assets.ranking.retrieve import Groups, Retrieval
@@ -120,10 +120,6 @@ METHODS.register(
         "what question and best text find together, in turn with fused",
         ("#882255", "d"),
     ),
-)
-METHODS.register("rrf", ranked_by(Ranking(rivals.RRF), "all retrievers and levels, reciprocal ranks", ("#999933", "<")))
-METHODS.register(
-    "umg", ranked_by(Ranking(rivals.UMG), "all retrievers and levels, weighted by entropy", ("#332288", ">"))
 )
 METHODS.register(
     "fixed", Kind(_fixed, searched, "one level of a retriever", ("#0072B2", "o"), levels, retrievers=RETRIEVERS)

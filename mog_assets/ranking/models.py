@@ -48,11 +48,7 @@ class Inputs:
 
 
 class Weighing(Protocol):
-    """Puts scores of experts together without training: see `blend.Blend` and `rivals`."""
-
-    @property
-    def lifts(self) -> bool:
-        """Whether known items come first, see `exact`."""
+    """Puts scores of experts together without training: see `blend.Blend`."""
 
     def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
         """The weight of every expert for each question."""
@@ -66,15 +62,10 @@ class Weighing(Protocol):
 
 @dataclass(frozen=True)
 class Rules:
-    """A ranking without training: `fused`, `multihop`, `rrf` and `umg`. `experts` are the names of the experts."""
+    """A ranking without training: `fused` and `multihop`. `experts` are the names of the experts."""
 
     weighing: Weighing
     experts: Sequence[str]
-
-    @property
-    def lifts(self) -> bool:
-        """Whether known items come first."""
-        return self.weighing.lifts
 
     def weights(self, inputs: Inputs) -> np.ndarray:
         """The weight of every expert for each question."""
@@ -105,7 +96,6 @@ class Router:
     """The trained router of `mog`: see `mog.train`."""
 
     arrays: Mapping[str, np.ndarray]
-    lifts = True
 
     def weights(self, inputs: Inputs) -> np.ndarray:
         """The weight of every expert for each question."""
@@ -132,7 +122,6 @@ class Mix:
     booster: Any
     components: Components
     places: Places
-    lifts = True
 
     def features(self, inputs: Inputs) -> np.ndarray:
         """The features of every candidate, float32 of shape (n, features), in the order of `features.names`."""

@@ -1,7 +1,7 @@
 """Rankings of pieces: orders of a question's candidates by what all experts say of them.
 
 A `Ranking` makes a kind of method by `ranked_by`; see `methods`. Those without training weigh the experts by a rule
-(`blend.Blend`, `rivals`); trained ones read the model that an asset of their own holds, see `trainers`.
+(`blend.Blend`); trained ones read the model that an asset of their own holds, see `trainers`.
 """
 
 from __future__ import annotations

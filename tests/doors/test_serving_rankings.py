@@ -162,7 +162,7 @@ def test_passages_of_a_ranking_say_why_they_are_there(sample_project, method):
     assert [line[8:] for line in printed.splitlines() if line.startswith("   why: ")] == [p["why"] for p in passages]
 
 
-@pytest.mark.parametrize("method", ["fused", "multihop", "mog", "rrf", "umg"])
+@pytest.mark.parametrize("method", ["fused", "multihop", "mog"])
 def test_an_explained_ranking_says_how_much_each_retriever_and_level_counted(sample_project, method):
     shown = called(sample_project, "retrieve", QUESTION, "--method", method, "--explain").stdout.splitlines()[0]
     assert shown.startswith("weights: bm25-1 0.")

@@ -273,7 +273,7 @@ def test_the_needs_of_methods_are_what_they_read():
     # Few questions use the collection, many the vectors themselves.
     assert keys("dense-1") == base | vectors | collections | {"neighbours"}
     assert keys("fused") == base | bm25 | vectors | {"neighbours", "names", "mentions"}
-    assert keys("multihop") == keys("rrf") == keys("umg") == keys("fused")
+    assert keys("multihop") == keys("fused")
     assert keys("mog") == keys("fused") | {"router"}
     assert keys("tuned") == keys("fused") | {"tuned"}
     assert keys("mix") == keys("fused") | {"mix"}
