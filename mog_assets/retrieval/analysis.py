@@ -59,7 +59,11 @@ class Analysis:
     @cached_property
     def _vocabulary(self) -> Vocabulary:
         stored = [self.read("tokens", name) for name in self.names]
-        tables = [TermTable(tokens.path(shard)) for tokens in stored for shard in tokens.names("terms_")]
+        tables, words = (
+            [TermTable(tokens.path(shard)) for tokens in stored for shard in tokens.names(kind)]
+            for kind in ("terms_", "words_")
+        )
         # What titles alone have is counted as occurring in no text.
         occurrences = Together(tables, "occurrences", least=1)
-        return Vocabulary(occurrences, "".join(tokens.manifest.info["letters"] for tokens in stored))
+        letters = "".join(tokens.manifest.info["letters"] for tokens in stored)
+        return Vocabulary(occurrences, letters, Together(words, "occurrences"))

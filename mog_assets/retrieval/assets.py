@@ -50,16 +50,18 @@ def build_tokens(work: Work) -> None:
     work.recomputed |= {"documents tokenised": tokenised, "documents unchanged": total - tokenised}
     groups = shards({n: layout.count(1) for n, layout in layouts.items()}, work.settings.shard_chunks)
     work.info["shards"] = groups
-    terms, titles, made_of = {}, {}, {}
+    terms, words, titles, made_of = {}, {}, {}, {}
     for shard, members in groups.items():
         paths = [str(work.draft.path(n)) for n in members]
         made_of[shard] = [work.draft.files[n] for n in members]
         terms[f"terms_{shard}.arrow"] = {"buckets": paths}
+        words[f"words_{shard}.arrow"] = {"documents": [str(documents.path(n)) for n in members]}
         titles[f"titles_{shard}.safetensors"] = {
             "buckets": paths,
             "documents": [len(layouts[n].documents) for n in members],
         }
     _of_shards(work, "write_terms", terms, made_of, "vocabularies")
+    _of_shards(work, "write_words", words, made_of, "words")
     for shard, job in zip(groups, titles.values(), strict=True):
         job["terms"] = str(work.draft.path(f"terms_{shard}.arrow"))
     _of_shards(work, "write_titles", titles, made_of, "shards of titles")
@@ -240,7 +242,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             group=GROUP,
             deps=("documents", "chunks/level_1"),
             settings=lambda tools: [ANALYSIS, tools.settings.shard_chunks],
-            version="5",
+            version="6",
             kinds=("parquet", "arrow"),
         )
     ]

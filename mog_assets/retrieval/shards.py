@@ -7,6 +7,7 @@ shard, so scores do not depend on how a corpus is divided.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from mog_assets.retrieval.bm25 import TermCounts, load_counts, save_counts
 from mog_assets.retrieval.term_tables import TermTable, write_table
 from mog_assets.retrieval.tokens import assemble, level_counts
 from mog_assets.tables import text_array
+from mog_assets.text.questions import WORD, words_in
 
 # More than the number of any bucket; a power of two.
 _BUCKETS = 4096
@@ -81,6 +83,29 @@ def write_terms(buckets: Sequence[str], out: str) -> int:
     terms = sorted(totals)
     write_table(terms, {"occurrences": np.array([totals[term] for term in terms], np.int64)}, Path(out))
     return len(terms)
+
+
+def write_words(documents: Sequence[str], out: str) -> int:
+    """Write how often the words of the documents of a shard occur as they are written; see `questions.words_in`.
+
+    Args:
+        documents: Parquet files of the documents of each bucket.
+        out: File to write; see `term_tables`.
+
+    Returns:
+        Number of words.
+    """
+    written: Counter[str] = Counter()
+    for path in documents:
+        for column in pq.read_table(path, columns=["title", "text"]).columns:
+            for text in column.to_pylist():
+                written.update(WORD.findall(text))
+    totals: Counter[str] = Counter()
+    for word, times in written.items():
+        totals.update(dict.fromkeys(words_in(word), times))
+    words = sorted(totals)
+    write_table(words, {"occurrences": np.array([totals[word] for word in words], np.int64)}, Path(out))
+    return len(words)
 
 
 def write_titles(buckets: Sequence[str], documents: Sequence[int], terms: str, out: str) -> int:

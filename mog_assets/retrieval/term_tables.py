@@ -7,6 +7,8 @@ lookups of microseconds that need no dictionary of all terms in memory; small ta
 from __future__ import annotations
 
 import hashlib
+import sys
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -148,6 +150,14 @@ class Together(Mapping[str, int]):
             total[at] += np.maximum(column[rows[at]], self._least).astype(np.int64)
         total.flags.writeable = False
         return total
+
+    def starting(self, prefix: str) -> list[str]:
+        """The terms that begin with some letters, sorted."""
+        terms: set[str] = set()
+        for table in self._tables:
+            first = bisect_left(table, prefix)
+            terms.update(table[first : bisect_left(table, f"{prefix}{chr(sys.maxunicode)}", first)])
+        return sorted(terms)
 
     def most_frequent(self, count: int) -> tuple[list[str], np.ndarray]:
         """The terms with the greatest sums, at most `count`, and their sums; of equal ones the first by letters."""

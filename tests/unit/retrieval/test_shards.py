@@ -235,7 +235,7 @@ def test_an_edit_writes_one_shard_again(tmp_path):
         counts = load_counts(store.read(key, "pond").path(changed[0]), [])
         assert store.read(key, "pond").manifest.info["recomputed"]["chunks counted"] == len(counts.lengths)
     changed = [name for name, sha256 in files(store, "tokens").items() if sha256 != before["tokens"][name]]
-    assert sorted(name.partition("_")[0] for name in changed) == ["bucket", "terms", "titles"]
+    assert sorted(name.partition("_")[0] for name in changed) == ["bucket", "terms", "titles", "words"]
 
 
 # Vectors
