@@ -16,7 +16,7 @@ import click
 
 from mog_assets import config
 from mog_assets.cli.common import FAILED, check_builds_here, config_option, echo, guarded, settings_of
-from mog_assets.cli.documents import print_skipped
+from mog_assets.cli.documents import left_out
 from mog_assets.cli.measure import print_leaderboard
 from mog_assets.cli.questions import print_question_sets
 from mog_assets.resources.errors import ConfigError
@@ -128,7 +128,8 @@ def _run(
     else:
         if steps or not failures:
             _print_steps(steps, seconds)
-        print_skipped(settings, corpora)
+        for said in left_out(settings, corpora):
+            echo(said)
         _print_unused_splits(settings)
         print_question_sets(settings)
         _print_open_requests(settings, corpora)

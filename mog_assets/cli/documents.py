@@ -1,9 +1,9 @@
-"""The command `mog documents`, and what `mog run` says of documents that were skipped."""
+"""The command `mog documents`, and what `mog run` and `mog doctor` say of what was left out."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -36,13 +36,14 @@ def documents(path: str | None, corpora: tuple[str, ...], each: bool, skipped: b
     if as_json:
         echo(json.dumps(rows, ensure_ascii=False, indent=1))
     elif rows:
-        print_table("skipped documents" if skipped else "documents", rows)
+        shown = [{name: counted(v) if isinstance(v, dict) else v for name, v in row.items()} for row in rows]
+        print_table("skipped documents" if skipped else "documents", shown)
     else:
         echo("No document was skipped.")
 
 
-def skipped_rows(settings: Settings, corpus: str) -> list[dict[str, str]]:
-    """The skipped documents of a corpus: corpus, place (file, and line or row in it), id if it has one, and reason.
+def skipped_rows(settings: Settings, corpus: str) -> list[dict[str, Any]]:
+    """The skipped documents of a corpus: corpus, place (file, and line or row in it), id, reason, number of files.
 
     Raises:
         MissingArtefact: the corpus has not been read.
@@ -59,13 +60,14 @@ def _rows(settings: Settings, corpus: str) -> Iterator[dict[str, Any]]:
     """The documents of a corpus, in order of their ids."""
     import pyarrow.parquet as pq
 
+    from mog_assets.corpus.documents import notes_of
     from mog_assets.resources.store import Store
 
     stored = Store(settings.home).read("documents", corpus)
-    columns = ["id", "title", "characters", "language"]
+    columns = ["id", "title", "characters", "language", "metadata"]
     tables = [pq.read_table(stored.path(name), columns=columns) for name in stored.names("bucket")]
-    rows = (row for table in tables for row in table.to_pylist())
-    return ({"corpus": corpus, **row} for row in sorted(rows, key=lambda row: row["id"]))
+    rows = sorted((row for table in tables for row in table.to_pylist()), key=lambda row: row["id"])
+    return ({"corpus": corpus, "notes": notes_of(row.pop("metadata")), **row} for row in rows)
 
 
 def _summary(settings: Settings, corpus: str) -> dict[str, Any]:
@@ -77,19 +79,40 @@ def _summary(settings: Settings, corpus: str) -> dict[str, Any]:
         bool(document.left_out) for name in stored.names("bucket") for document in read_payloads(stored.path(name))
     )
     counts = {name: int(stored.manifest.counts.get(name, 0)) for name in ("documents", "characters", "skipped")}
-    return {"corpus": corpus, **counts, "with metadata left out of Qdrant": left_out}
+    said = {name: stored.manifest.info.get(name, {}) for name in ("files not read", "notes")}
+    return {"corpus": corpus, **counts, **said, "with metadata left out of Qdrant": left_out}
 
 
-def print_skipped(settings: Settings, corpora: Sequence[str]) -> None:
-    """Print how many documents of each corpus were skipped, and why the first one was."""
+def counted(values: Mapping[str, Any], most: int = 8) -> str:
+    """Counts, most first, or notes by their names as a text."""
+    items = sorted(values.items(), key=lambda item: -item[1] if isinstance(item[1], int) else 0)
+    parts = [f"{name}: {value:,}" if isinstance(value, int) else f"{name}: {value}" for name, value in items]
+    return ", ".join(parts[:most]) + (f" and {len(parts) - most:,} more kinds" if len(parts) > most else "")
+
+
+def left_out(settings: Settings, corpora: Sequence[str] = ()) -> Iterator[str]:
+    """Of each corpus, how many files and documents were skipped and why the first was, and what was left out of others.
+
+    Args:
+        settings: Of the project.
+        corpora: Names; without, all.
+    """
     from mog_assets.resources.store import Store
 
     for corpus in corpora or settings.corpora:
         artefact = Store(settings.home).find("documents", corpus)
-        if artefact is not None and (count := int(artefact.manifest.counts.get("skipped", 0))):
-            first = skipped_rows(settings, corpus)[0]
-            documents = "document" if count == 1 else "documents"
-            all_of_them = "" if count == 1 else "; `mog documents --skipped` lists all"
-            echo(
-                f"{corpus}: {count:,} {documents} skipped; the first: {first['place']}: {first['reason']}{all_of_them}"
-            )
+        if artefact is None:
+            continue
+        facts, parts = artefact.manifest.info, []
+        files = sum(facts.get("files not read", {}).values())
+        if files:
+            parts.append(f"{files:,} {'file' if files == 1 else 'files'} not read ({counted(facts['files not read'])})")
+        if rows := int(artefact.manifest.counts.get("skipped", 0)) - files:
+            parts.append(f"{rows:,} {'document' if rows == 1 else 'documents'} skipped")
+        if parts:
+            # One that somebody meant to be read, before a kind that is not.
+            first = min(skipped_rows(settings, corpus), key=lambda row: row["files"] > 1)
+            all_of_them = "" if files + rows == 1 else "; `mog documents --skipped` lists all"
+            yield f"{corpus}: {' and '.join(parts)}; the first: {first['place']}: {first['reason']}{all_of_them}"
+        if notes := facts.get("notes"):
+            yield f"{corpus}: documents with {counted(notes)}; `mog documents --list` names them"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mog_assets import config
+from mog_assets.cli.documents import left_out
 from mog_assets.cli.findings import OK, PROBLEM, WARNING, Finding
 from mog_assets.config import Settings
 from mog_assets.resources import extras
@@ -67,6 +68,8 @@ def documents(settings: Settings) -> Iterator[Finding]:
     yield from wrong
     if not (missing or wrong):
         yield Finding("documents", OK, f"{len(settings.corpora)} corpora, {len(sets)} question sets")
+    for said in left_out(settings):
+        yield Finding("documents", WARNING, said)
 
 
 def sources(settings: Settings) -> Iterator[Finding]:

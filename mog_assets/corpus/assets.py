@@ -24,9 +24,11 @@ from mog_assets.corpus.documents import (
     Skipped,
     into_buckets,
     load_documents,
+    notes_of,
     write_documents,
     write_skipped,
 )
+from mog_assets.corpus.folders import kinds
 from mog_assets.corpus.memory import load_memory
 from mog_assets.corpus.reading import Reading, read_corpus
 from mog_assets.corpus.sources import forgotten, listed, synchronised
@@ -111,7 +113,9 @@ def build_documents(work: Work) -> None:
             break
         # Remembered, but in no artefact: a run was interrupted or the artefact damaged, or an id was a duplicate.
         memory.forget(lost)
-    reading.skipped.extend(Skipped(printable(name), "", printable(reason)) for name, reason in refused.items())
+    reading.skipped.extend(Skipped(printable(name), "", printable(reason), 1) for name, reason in refused.items())
+    reading.unread.update(kinds(refused))
+    skipped = sum(max(q.files, 1) for q in reading.skipped)
     path, exists = work.file("skipped.parquet", [vars(q) for q in reading.skipped])
     if not exists:
         with work.writing(path) as temporary:
@@ -123,15 +127,16 @@ def build_documents(work: Work) -> None:
         "documents": len(reading.used),
         "characters": sum(outcome.characters for outcome in reading.used),
         "text bytes": sum(outcome.bytes for outcome in reading.used),
-        "skipped": len(reading.skipped),
+        "skipped": skipped,
     }
-    languages = _languages(work)
-    work.info |= {"language": source.language, "languages": languages}
+    languages, notes = _languages_and_notes(work)
+    left_out = {"files not read": dict(reading.unread.most_common()), "notes": notes}
+    work.info |= {"language": source.language, "languages": languages, **left_out}
     read = sum(outcome.digest in reading.normalised for outcome in reading.used)
     work.recomputed |= {
         "documents read": read,
         "documents unchanged": len(reading.used) - read,
-        "documents skipped": len(reading.skipped),
+        "documents skipped": skipped,
     }
     first = next(name for name in work.draft.files if name.startswith("bucket"))
     sample = pq.read_table(work.draft.path(first), columns=["id", "title", "characters", "text"])[:5]
@@ -160,13 +165,17 @@ def _write_bucket(work: Work, name: str, path: Path, digests: Sequence[str], rea
     return lost
 
 
-def _languages(work: Work) -> dict[str, int]:
-    """Documents by code of their language, most first; those whose language is not certain by an empty one."""
-    counts: Counter[str] = Counter()
+def _languages_and_notes(work: Work) -> list[dict[str, int]]:
+    """Documents by code of their language, empty if that is not certain, and by what reading noted; most first."""
+    languages, notes = Counter[str](), Counter[str]()
     for name in work.draft.files:
         if name.startswith("bucket"):
-            counts.update(pq.read_table(work.draft.path(name), columns=["language"])["language"].to_pylist())
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+            table = pq.read_table(work.draft.path(name), columns=["language", "metadata"])
+            languages.update(table["language"].to_pylist())
+            for metadata in table["metadata"].to_pylist():
+                noted = notes_of(metadata).items()
+                notes.update(f"{key} {note}" if isinstance(note, str) else key for key, note in noted)
+    return [dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))) for counts in (languages, notes)]
 
 
 def _write_json(work: Work, name: str, value: Any) -> None:

@@ -30,11 +30,12 @@ from mog_assets.text.languages import detected
 
 @dataclass(frozen=True)
 class Skipped:
-    """A skipped document: its place, its id if it has one, and the reason. All three are printable."""
+    """A skipped document: its place, its id if it has one, and the reason, all printable; files it stands for."""
 
     place: str
     id: str
     reason: str
+    files: int = 0
 
 
 @cache
@@ -59,7 +60,7 @@ def changing() -> re.Pattern[str]:
 # Raised when the same bytes give another document.
 READER = "5"
 # Changed when the same documents give other files.
-LAYOUT = "1"
+LAYOUT = "2"
 # Documents that are unpacked together: a passage costs those of its document. Fewer would make files larger.
 _UNPACKED = 64
 # Key of the date of a document's file.
@@ -83,7 +84,9 @@ _SCHEMA = pa.schema(
         ("language", pa.string()),
     ]
 )
-_SKIPPED_SCHEMA = pa.schema([("place", pa.string()), ("id", pa.string()), ("reason", pa.string())])
+_SKIPPED_SCHEMA = pa.schema(
+    [("place", pa.string()), ("id", pa.string()), ("reason", pa.string()), ("files", pa.int64())]
+)
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,13 @@ class Document:
             [self.id, self.sha256, _undated(self.metadata), self.shifts, self.marks], separators=(",", ":")
         )
         return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def notes_of(metadata: str) -> dict[str, Any]:
+    """What reading noted of a document, such as what it left out; without path and date of the file."""
+    fields = json.loads(metadata)
+    notes = fields.get("mog") if isinstance(fields, dict) else None
+    return {name: note for name, note in (notes or {}).items() if name not in ("path", MODIFIED)}
 
 
 def _undated(metadata: str) -> str:
@@ -209,7 +219,8 @@ def make_document(
         # Title and text are hashed with a NUL between them.
         raise ValueError(f"NUL character, the first at {position} of id, title and text")
     if not text.strip():
-        raise ValueError("empty document")
+        others = [f"{name}: {note}" for name, note in notes.items() if name not in ("path", MODIFIED)]
+        raise ValueError("; ".join(["empty document", *others]))
     title, _ = normalise(title)
     normal, shifts = normalise(text)
     marks = tuple(_moved(marks[:MOST_MARKS], shifts))

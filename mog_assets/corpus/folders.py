@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -80,12 +81,19 @@ class FolderFile:
         path: The file to open; not a link.
         status: Of the file at `path`.
         refusal: Why it is not read; empty if it is read.
+        names: Of all files that share the entry, if it is not one file.
     """
 
     name: str
     path: str = ""
     status: os.stat_result | None = None
     refusal: str = ""
+    names: Sequence[str] = ()
+
+    @property
+    def kinds(self) -> Counter[str]:
+        """How many files the entry stands for, by their last suffixes."""
+        return kinds(self.names or (self.name,))
 
     @property
     def place(self) -> str:
@@ -96,6 +104,11 @@ class FolderFile:
     def many(self) -> str:
         """What its documents are: `lines`, `rows` of a table, `messages`; empty if it is one document."""
         return next((what for what, ends in _MANY.items() if self.name.lower().endswith(ends)), "")
+
+
+def kinds(names: Iterable[str]) -> Counter[str]:
+    """Count files by their last suffixes."""
+    return Counter(printable(os.path.splitext(name)[1].lower()) or "without suffix" for name in names)
 
 
 def scan(path: Path, limit: int, questions: Collection[str] = ()) -> list[FolderFile]:
@@ -196,7 +209,7 @@ def _unknown(strangers: dict[str, list[str]]) -> list[FolderFile]:
 def _stranger(what: str, names: list[str]) -> FolderFile:
     first = min(names, key=lambda name: name.split("/"))
     more = f" this and {len(names) - 1} more" if len(names) > 1 else ""
-    return FolderFile(first, refusal=f"{what}:{more} not opened; expected {', '.join(suffixes())}")
+    return FolderFile(first, "", None, f"{what}:{more} not opened; docs/documents.md has those that are read", names)
 
 
 @contextmanager

@@ -38,7 +38,8 @@ class Parsed(NamedTuple):
     Attributes:
         marks: Offsets count characters of `text`.
         metadata: That the file gives.
-        notes: From reading it.
+        notes: From reading it. A key goes on from "documents with": `footnotes not read`; a value is a number, names or
+            a text. `mog run`, `mog documents` and `mog doctor` count the documents by key, or by key and text.
         removed: Characters of the file that precede `text`.
     """
 

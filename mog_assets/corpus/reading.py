@@ -9,6 +9,7 @@ import os
 import time
 import unicodedata
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -45,11 +46,13 @@ class Reading:
     Attributes:
         used: Outcomes of the documents of the corpus, in reading order.
         normalised: Documents that were read now, by digest: all that the memory did not have. Their texts are on disk.
+        unread: Files that are not read, by kind.
         journal: The memory for the next reading.
     """
 
     used: list[Outcome] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
+    unread: Counter[str] = field(default_factory=Counter)
     normalised: Spool = field(default_factory=Spool)
     journal: Journal = field(default_factory=Journal)
 
@@ -119,7 +122,8 @@ def _read_corpus(path: Path, entries: Sequence[FolderFile], context: _Context) -
     seen: dict[str, tuple[str, str]] = {}
     for found in entries:
         if found.refusal:
-            reading.skipped.append(Skipped(found.place, found.place, found.refusal))
+            reading.skipped.append(Skipped(found.place, found.place, found.refusal, found.kinds.total()))
+            reading.unread.update(found.kinds)
             continue
         stamp, records = _read_file(found, context)
         whole = all(record.raw for record in records)
@@ -138,7 +142,8 @@ def _read_corpus(path: Path, entries: Sequence[FolderFile], context: _Context) -
                     same = "" if other == outcome.id else ", composed differently (NFC),"
                     reason = f"duplicate id: {outcome.id!r}{same} occurs at {first} and at {place}; the first is used"
             if reason:
-                reading.skipped.append(Skipped(place, printable(outcome.id), printable(reason)))
+                reading.skipped.append(Skipped(place, printable(outcome.id), printable(reason), int(not record.line)))
+                reading.unread.update({} if record.line else found.kinds)
                 continue
             reading.used.append(outcome)
     if not reading.used:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from email.message import EmailMessage
 
 import pytest
 import yaml
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from shared import complaints
 
 from mog_assets.cli import main
+from mog_assets.cli.doctor import examine
 from mog_assets.evaluation.measures import measure_names
 from mog_assets.plan import graph
 from mog_assets.retrieval.methods import controls, named_methods
@@ -283,10 +285,40 @@ def test_run_says_which_documents_were_passed_over(project):
     ]
     assert rows[1]["reason"] == "empty document"
     listed = json.loads(called("documents", "--config", project.config, "--list", "--corpus", "notes", "--json").output)
-    assert listed == [{"corpus": "notes", "id": "a", "title": "a", "characters": 35, "language": listed[0]["language"]}]
+    (row,) = listed
+    assert row == {**row, "corpus": "notes", "id": "a", "title": "a", "characters": 35, "notes": {}}
     assert called("documents", "--config", project.config, "--list", "--skipped").exit_code == 2
     table = called("documents", "--config", project.config, "--skipped", "--corpus", "notes").output
     assert "notes.jsonl:2" in table and "malformed JSON" in table and "empty document" in table
+
+
+def test_files_that_are_not_read_and_what_is_left_out_of_others_are_counted_by_kind(project):
+    folder = project.folder / "mixed"
+    folder.mkdir()
+    (folder / "page.txt").write_text("A page of words.", encoding="utf-8")
+    message = EmailMessage()
+    message["Subject"] = "Plan"
+    message.set_content("See the plan.")
+    message.add_attachment(b"%PDF", maintype="application", subtype="pdf", filename="plan.pdf")
+    (folder / "mail.eml").write_bytes(message.as_bytes())
+    for number in range(30):
+        (folder / f"photo{number}.JPG").touch()
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 and no more")
+    (folder / "lines.jsonl").write_text('{"id": "a", "text": "Alone."}\n{broken\n', encoding="utf-8")
+    config = changed(project, corpora={"mixed": {"path": str(folder)}})
+    result = called("run", "--config", config, "--select", "documents")
+    assert (
+        "mixed: 31 files not read (.jpg: 30, .pdf: 1) and 1 document skipped; the first: broken.pdf:" in result.output
+    )
+    assert "mixed: documents with attachments not read: 1" in result.output
+    (row,) = json.loads(called("documents", "--config", config, "--json").output)
+    assert (row["files not read"], row["skipped"]) == ({".jpg": 30, ".pdf": 1}, 32)
+    assert row["notes"] == {"attachments not read": 1}
+    listed = json.loads(called("documents", "--config", config, "--list", "--json").output)
+    assert {row["id"]: row["notes"] for row in listed}["mail.eml"] == {"attachments not read": ["plan.pdf"]}
+    assert "attachments not read" in called("documents", "--config", config, "--list").output
+    said = [finding for finding in examine(config) if finding.item == "documents"]
+    assert any("31 files not read" in finding.found for finding in said)
 
 
 def test_documents_are_counted_with_those_whose_metadata_a_point_cannot_hold(project):

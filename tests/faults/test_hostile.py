@@ -20,7 +20,7 @@ import pytest
 from mog_assets.corpus import reading
 from mog_assets.corpus.contents import source_state
 from mog_assets.corpus.documents import write_documents, write_skipped
-from mog_assets.corpus.folders import opened, suffixes
+from mog_assets.corpus.folders import opened
 from mog_assets.corpus.memory import load_memory
 from mog_assets.corpus.reading import read_corpus
 from mog_assets.resources.errors import MogError
@@ -547,7 +547,7 @@ def test_archives_and_unknown_kinds_are_a_row_a_kind_and_not_opened(folder, reas
     monkeypatch.setattr(
         os, "open", lambda path, *a, **k: opens.append(os.path.basename(path)) or genuine(path, *a, **k)
     )
-    known = f"not opened; expected {', '.join(suffixes())}"
+    known = "not opened; docs/documents.md has those that are read"
     assert reasons(folder) == {
         "a.zip": f"unknown kind .zip: this and 2 more {known}",
         "docs.tar.gz": f"unknown kind .gz: {known}",

@@ -701,7 +701,7 @@ def test_names_in_archives_lead_nowhere(folder):
     parts["OEBPS/book.opf"] = parts["OEBPS/book.opf"].replace("one.xhtml", "../../../../etc/passwd")
     outside = parts | {"../../../../tmp/evil.xhtml": "<p>Evil.</p>"}
     fill(folder, a_epub=zipped(outside))
-    assert reading_of(folder).reasons == {"a.epub": "empty document"}
+    assert reading_of(folder).reasons == {"a.epub": "empty document; pages missing: 1"}
 
 
 def test_sizes_that_an_archive_declares_are_not_trusted(folder):
