@@ -130,6 +130,6 @@ FORMATS.register(".pptx", Format(_office))
 FORMATS.register(".xlsx", Format(_sheets))
 FORMATS.register(".epub", Format(_epub))
 FORMATS.register(".ipynb", Format(_by("notebooks", "read_notebook")))
-FORMATS.register(".eml", Format(_by("mail", "read_message")))
+FORMATS.register(".eml", Format(_by("mail", "read_message"), version="2"))
 for _suffix in code.suffixes():
     FORMATS.register(_suffix, Format(_code))

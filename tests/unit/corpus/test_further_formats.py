@@ -172,7 +172,7 @@ def test_a_message_has_its_text_and_says_who_wrote_it_and_when(tmp_path):
     letter = message(Subject="Hühner", From="Zoë <zoe@example.org>", To="a@example.org, b@example.org")
     letter["Date"] = "Tue, 3 Nov 2026 09:30:00 +0100"
     letter.set_content("Fünf Eier.\n\nGrüße\n", charset="iso-8859-15")
-    letter.add_alternative("<p>Five <b>eggs</b>.</p>", subtype="html")
+    letter.add_alternative("<p>Fünf <b>Eier</b>.</p><p>Grüße</p>", subtype="html")
     letter.add_attachment(b"\x89PNG", maintype="image", subtype="png", filename="hen.png")
     read = document(tmp_path / "a", "letter.eml", letter.as_bytes())
     assert (read.title, read.text) == ("Hühner", "Fünf Eier.\n\nGrüße")
@@ -180,6 +180,64 @@ def test_a_message_has_its_text_and_says_who_wrote_it_and_when(tmp_path):
     metadata = json.loads(read.metadata)
     assert metadata.pop("mog")["attachments not read"] == ["hen.png"]
     assert metadata == {**people, "date": "2026-11-03T09:30:00+01:00"}
+
+
+def parts(kind, *inside, boundary="b"):
+    """A message of several parts, each with its own headers."""
+    shown = "".join(f"--{boundary}\n{part}\n" for part in inside)
+    return f'Content-Type: multipart/{kind}; boundary="{boundary}"\n\n{shown}--{boundary}--\n'
+
+
+PLAIN, PAGE = "Content-Type: text/plain; charset=utf-8\n\n", "Content-Type: text/html; charset=utf-8\n\n"
+INNER = "Content-Type: message/rfc822\n{}\nFrom: c@example.org\nSubject: Original\n\nThe key hangs in the shed."
+PDF = 'Content-Type: application/pdf\nContent-Disposition: attachment; filename="plan.pdf"\n\nx'
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        (
+            parts("alternative", PLAIN + " \u00a0\n", PAGE + "<p>The sluice opens at six.</p>"),
+            "The sluice opens at six.",
+        ),
+        (
+            parts("alternative", PLAIN + "Cette lettre est une page.", PAGE + "<p>L'écluse ouvre à six heures.</p>"),
+            "Cette lettre est une page.\n\nL'écluse ouvre à six heures.",
+        ),
+        (
+            parts(
+                "alternative",
+                PLAIN + "水門は開きます。\n鍵は小屋です。",
+                PAGE + "<p>水門は開きます。鍵は小屋です。</p>",
+            ),
+            "水門は開きます。\n鍵は小屋です。",
+        ),
+        (
+            parts(
+                "alternative",
+                PLAIN + "Hello and bye.",
+                parts("mixed", PAGE + "<p>Hello</p>", PDF, PAGE + "<p>and bye.</p>", boundary="c"),
+            ),
+            "Hello and bye.",
+        ),
+        (parts("mixed", PLAIN + "One.", PDF, PLAIN + "Two.", PAGE + "<p>Three.</p>"), "One.\n\nTwo.\n\nThree."),
+        (
+            parts("mixed", PLAIN + "See below.", INNER.format("")),
+            "See below.\n\nFrom: c@example.org\nSubject: Original\n\nThe key hangs in the shed.",
+        ),
+        (
+            parts("digest", INNER.format('Content-Disposition: attachment; filename="o.eml"\n'), PDF),
+            "From: c@example.org\nSubject: Original\n\nThe key hangs in the shed.",
+        ),
+        (parts("mixed", PDF), "Invoice 4711"),
+        ("Content-Type: multipart/mixed\n\nNo parts, against the rules.", "No parts, against the rules."),
+    ],
+)
+def test_all_texts_of_a_message_are_read_one_of_alternatives_and_what_is_forwarded(tmp_path, written, text):
+    letter = f"From: ann@example.org\nSubject: Invoice 4711\nMIME-Version: 1.0\n{written}"
+    read = document(tmp_path / "a", "letter.eml", letter)
+    assert (read.title, read.text) == ("Invoice 4711", text)
+    assert json.loads(read.metadata)["mog"].get("attachments not read", []) == ["plan.pdf"] * ("plan.pdf" in written)
 
 
 def test_a_message_without_plain_text_is_read_as_a_page(tmp_path):
@@ -193,7 +251,7 @@ def test_a_message_without_plain_text_is_read_as_a_page(tmp_path):
     ("content", "reason"),
     [
         (b"\x00\xff\x00 no message", "expected a message with From"),
-        (b"Subject: empty\r\n\r\n", "no text|empty"),
+        (b"From: empty\r\n\r\n", "no text|empty"),
         (b"From: a@b.c\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n", "no text|empty"),
         (b"Subject: long\r\n\r\n" + b"x" * LIMIT * 2, "at most"),
     ],
@@ -301,7 +359,7 @@ def test_what_is_read_of_a_changed_mailbox_is_what_a_first_reading_gives(tmp_pat
         (b"Subject: no envelope\n\nText.", "expected a mailbox"),
         (b"From a\nSubject: Long\n\n" + b"eggs " * 30_000, "max_document_mb"),
         (b"From a\n" + b"x" * 3_000_000, "max_document_mb"),
-        (b"From a\nSubject: Nothing\n\n", "empty document"),
+        (b"From a\nFrom: nobody\n\n", "empty document"),
     ],
 )
 def test_a_hostile_mailbox_is_skipped_with_the_reason(tmp_path, content, reason):
