@@ -91,7 +91,11 @@ def measured(path: Path, methods: Sequence[str]) -> dict[str, Any]:
                 recalls.append(float(np.mean([recall(question, passages, budget) for budget in BUDGETS])))
                 rows.append([[p.corpus, p.doc, p.start, p.end, round(p.score, DIGITS)] for p in passages[:PASSAGES]])
             milliseconds = np.percentile(seconds, [50, 95]) * 1000
-            result["methods"][method] = {"passages": rows, "er": recalls, "ms": [round(ms, 2) for ms in milliseconds]}
+            result["methods"][method] = {
+                "passages": rows,
+                "er": recalls,
+                "ms": [round(float(ms), 2) for ms in milliseconds],
+            }
     result["peak MiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     return result
 
