@@ -173,7 +173,8 @@ class Encoder:
             for done in groups:
                 if cache is not None and self.keep:
                     with cache:
-                        add(cache, done)
+                        # A text without a vector is asked for again.
+                        add(cache, [one for one in done if any(one[1])])
                 reach("vectors cached")
                 vectors_of.update(done)
                 self.encoded += len(done)

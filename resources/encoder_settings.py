@@ -22,13 +22,15 @@ class EmbeddingsSettings(ServedSettings):
     """An embeddings endpoint, in the form of `openai` (also TEI, vLLM, Ollama, llama.cpp), `cohere` or `voyage`.
 
     The key is read from OPENAI_API_KEY, COHERE_API_KEY or VOYAGE_API_KEY; a `url` of your own needs none; without a
-    `url`, `openai` is at OPENAI_BASE_URL if that is set. A request has texts of about `batch_tokens` tokens.
+    `url`, `openai` is at OPENAI_BASE_URL if that is set. A request has texts of about `batch_tokens` tokens, at most
+    `batch_texts` of them; without that, as many as the form allows and the endpoint takes.
     """
 
     main: ClassVar[str] = "form"
 
     form: Literal["openai", "cohere", "voyage"] = "openai"
     batch_tokens: Count = 20_000
+    batch_texts: Count | None = None
 
 
 class EncoderSettings(NamedSettings):

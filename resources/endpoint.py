@@ -39,11 +39,14 @@ Charge = Callable[[int, int, float], None]
 
 
 class Again(Exception):
-    """A call failed for a temporary reason; `wait` is the number of seconds that the endpoint asked for, if any."""
+    """A call failed for a temporary reason, or for what it asks for (`of_content`).
 
-    def __init__(self, reason: str, wait: float | None = None) -> None:
+    `wait` is the number of seconds that the endpoint asked for, if any.
+    """
+
+    def __init__(self, reason: str, wait: float | None = None, of_content: bool = False) -> None:
         super().__init__(reason if wait is None else f"{reason}, and asked for a wait of {wait:.3g} s")
-        self.wait = wait
+        self.wait, self.of_content = wait, of_content
 
 
 class ParameterRefused(Exception):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -28,6 +29,20 @@ from mog_assets.resources.settings import ServedSettings
 
 ItemT = TypeVar("ItemT")
 ReadT = TypeVar("ReadT")
+
+
+# Also 424, by which Text Embeddings Inference says that the model failed.
+_OF_CONTENT = (400, 413, 422, 424)
+# How endpoints say that there is too much in a request.
+_SIZE = re.compile(r"token|length|long|size|large|big|less than|at most|max|limit|exceed|[超长長]", re.IGNORECASE)
+
+
+class ContentFault(MogError):
+    """A request failed, maybe for what it asks for; `names_size` if the endpoint says that this is too much."""
+
+    def __init__(self, message: str, names_size: bool = False) -> None:
+        super().__init__(message)
+        self.names_size = names_size
 
 
 @dataclass(frozen=True)
@@ -97,31 +112,34 @@ class Service:
         cost = f", {self.spent.usd:.4g} USD" if self.settings.price else ""
         return f"{self.model} at {self.url}: {self.spent.calls:,} requests{cost}"
 
-    def ask(self, body: Any, most: int, read: Callable[[Any], tuple[ReadT, int]]) -> ReadT:
+    def ask(self, body: Any, most: int, read: Callable[[Any], tuple[ReadT, int]], attempts: int | None = None) -> ReadT:
         """Send a request, again if it fails for a temporary reason.
 
         Args:
             body: As JSON.
             most: Bytes of the answer that are read.
             read: The result, and units to be paid for, of an answer; it may raise whatever a strange answer makes it.
+            attempts: How often at most; None for that of the settings.
 
         Raises:
             SpendCapReached: `budget_usd` is spent.
+            ContentFault: the endpoint refuses what the request asks for, or fails for it.
             MogError: the endpoint refuses, does not answer, or answers something else.
         """
-        attempts = tenacity.Retrying(
+        attempts = attempts or self.settings.attempts
+        repeated = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(Again),
-            stop=tenacity.stop_after_attempt(self.settings.attempts),
+            stop=tenacity.stop_after_attempt(attempts),
             wait=self._wait,
             before_sleep=lambda state: self._count(retries=1),
         )
         try:
-            return attempts(self._call, body, most, read)
+            return repeated(self._call, body, most, read)
         except tenacity.RetryError as error:
             last = error.last_attempt.exception()
-            fault = MogError(
+            fault = (ContentFault if getattr(last, "of_content", False) else MogError)(
                 f"{self.section}.endpoint: {self.model} at {self.url} did not answer (attempts: "
-                f"{self.settings.attempts}; last error: {last}): what was answered before is kept, so run again later"
+                f"{attempts}; last error: {last}): what was answered before is kept, so run again later"
             )
         raise fault
 
@@ -142,7 +160,9 @@ class Service:
         try:
             result, units = read(answer)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise Again(f"expected an answer of the form that was asked for, got another ({error!r:.200})") from None
+            raise Again(
+                f"expected an answer of the form that was asked for, got another ({error!r:.200})", None, True
+            ) from None
         self._count(units=units, usd=units * self.settings.price / self._per)
         if budget is not None and not units:
             raise MogError(
@@ -192,7 +212,7 @@ class Service:
         if status == 402 or (status == 429 and any(code in said for code in NO_CREDIT)):
             return MogError(f"{section}: {self.url} has no credit for {self.provider.key}: add some ({said})")
         if status in PASSING or status >= 500:
-            return Again(f"HTTP {status}: {said}", retry_after(wait))
+            return Again(f"HTTP {status}: {said}", retry_after(wait), status == 500)
         if status in (401, 403):
             # The endpoint's message may quote the key.
             return MogError(f"{section}: {self.url} does not accept the key ({status}): set {self.provider.key}")
@@ -201,7 +221,12 @@ class Service:
                 f"{section}: {where} has no model {self.model!r}, or another form: check {self.section}.model and "
                 f"{section}.url (404: {said})"
             )
-        return MogError(f"{section}: {self.model} at {where} rejected the request ({status}: {said})")
+        message = f"{section}: {self.model} at {where} rejected the request ({status}: {said})"
+        return (
+            ContentFault(message, status == 413 or bool(_SIZE.search(said)))
+            if status in _OF_CONTENT
+            else MogError(message)
+        )
 
     def _line(self, text: str) -> str:
         """An endpoint's text as one line of a message, without the key."""

@@ -89,7 +89,7 @@ class VectorCache:
         return use()
 
     def add(self, hashes: np.ndarray, vectors: np.ndarray) -> None:
-        """Store vectors.
+        """Store vectors, but those of 0: a text that an endpoint had no vector for is asked for again.
 
         Args:
             hashes: Keys of n texts, uint8 of shape (n, 32).
@@ -102,7 +102,7 @@ class VectorCache:
                     part = slice(start, start + _AT_ONCE)
                     rows = zip(map(bytes, hashes[part]), map(bytes, np.asarray(vectors[part])), strict=True)
                     with cache:
-                        add(cache, rows)
+                        add(cache, (row for row in rows if any(row[1])))
 
         self.using(write, lambda: vectors.nbytes)
 

@@ -130,9 +130,8 @@ def _run(
             _print_steps(steps, seconds)
         for said in left_out(settings, corpora):
             echo(said)
-        _print_unused_splits(settings)
         print_question_sets(settings)
-        _print_open_requests(settings, corpora)
+        _print_open(settings, corpora)
     for step in steps:
         if step["damage"]:
             what = label(str(step["asset"]), step["corpus"])
@@ -196,23 +195,16 @@ def _print_steps(steps: list[dict[str, Any]], seconds: float) -> None:
     console.print(f"{seconds:.1f} s, {_peak_memory() / 2**20:,.0f} MiB peak memory")
 
 
-def _print_unused_splits(settings: config.Settings) -> None:
-    """Print which questions of the project are not used."""
-    from mog_assets.resources.store import Store
+def _print_open(settings: config.Settings, corpora: Sequence[str]) -> None:
+    """Print what stops nothing: questions without a use, requests without an answer, texts without a vector."""
+    from mog_assets.resources.store import Store, label
 
-    artefact = Store(settings.home).find("questions") if settings.question_sets else None
-    if artefact is not None and (fault := artefact.manifest.info["faults"].get("every_split_is_used")):
-        echo(fault)
-
-
-def _print_open_requests(settings: config.Settings, corpora: Sequence[str]) -> None:
-    """Print how many questions that a model should make from documents are missing, and why."""
-    from mog_assets.resources.store import Store
-
-    for corpus in (corpora or settings.corpora) if settings.generation else ():
-        artefact = Store(settings.home).find("generated_questions", corpus)
-        if artefact is not None and (fault := artefact.manifest.info["faults"].get("every_question_was_answered")):
-            echo(f"generated_questions of corpus {corpus}: {fault}")
+    shared: list[tuple[str, str | None]] = [("questions", None)] if settings.question_sets else []
+    keys = ["generated_questions"] * bool(settings.generation) + [f"embeddings/level_{n}" for n in settings.level_range]
+    for key, corpus in [*shared, *((key, corpus) for corpus in corpora or settings.corpora for key in keys)]:
+        artefact = Store(settings.home).find(key, corpus)
+        for fault in artefact.manifest.info["faults"].values() if artefact is not None else ():
+            echo(fault if corpus is None else f"{label(key, corpus)}: {fault}")
 
 
 @click.command()

@@ -80,7 +80,11 @@ def _summary(settings: Settings, corpus: str) -> dict[str, Any]:
     )
     counts = {name: int(stored.manifest.counts.get(name, 0)) for name in ("documents", "characters", "skipped")}
     said = {name: stored.manifest.info.get(name, {}) for name in ("files not read", "notes")}
-    return {"corpus": corpus, **counts, **said, "with metadata left out of Qdrant": left_out}
+    said |= {"with metadata left out of Qdrant": left_out}
+    if settings.encoder.endpoint:
+        vectors = Store(settings.home).find("embeddings/level_1", corpus)
+        said["texts without vector"] = int(vectors.manifest.counts.get("without vector", 0)) if vectors else 0
+    return {"corpus": corpus, **counts, **said}
 
 
 def counted(values: Mapping[str, Any], most: int = 8) -> str:

@@ -123,8 +123,10 @@ def build_encoded(level: int, work: Work) -> None:
     encoded = [f"embeddings/level_{other}" for other in work.settings.level_range if is_encoded(other, work.settings)]
     with one_copy(work, keys, texts, encoded):
         encode_buckets(work, keys, lambda name: layout(name).count(level), texts)
-    shapes = [np.load(path, mmap_mode="r").shape for path in _buckets(work)]
-    _finish_vectors(work, sum(rows for rows, _ in shapes), shapes[0][1], "encoded")
+    vectors = [np.load(path, mmap_mode="r") for path in _buckets(work)]
+    if work.settings.encoder.endpoint:
+        work.counts["without vector"] = sum(int((~rows.any(axis=1)).sum()) for rows in vectors)
+    _finish_vectors(work, sum(map(len, vectors)), vectors[0].shape[1], "encoded")
 
 
 def build_pooled(level: int, work: Work) -> None:
@@ -301,6 +303,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                     *(() if encoded else ("embeddings/level_1",)),
                 ),
                 settings=lambda tools: tools.encoder.identity,
+                checks=(checks.every_text_has_a_vector(level),) if encoded and settings.encoder.endpoint else (),
                 version="3",
                 kinds=("pytorch",) if encoded else ("numpy",),
                 pool="gpu" if encoded else None,

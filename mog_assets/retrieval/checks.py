@@ -6,12 +6,18 @@ from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
+
+from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.recipe import Check, Work
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
 from mog_assets.resources.vector_store import VectorStore
 from mog_assets.retrieval.points import IdSet, packed_ids, stored_ids
 from mog_assets.tools import Tools
+
+# Places in a sentence.
+_NAMED = 5
 
 
 def collection_fault(store: VectorStore, level: int, size: int, corpus: str, ids: Path) -> str | None:
@@ -47,6 +53,27 @@ def counts_hold(level: int) -> Callable[[Tools, Artefact], bool]:
         return counts.get(str(artefact.manifest.partition), 0) == artefact.manifest.counts["points"]
 
     return intact
+
+
+def every_text_has_a_vector(level: int) -> Check:
+    """An embeddings endpoint gave a vector for every text; the others are named."""
+
+    def run(work: Work) -> str | None:
+        missing, documents, chunks = [], work.input("documents"), work.input("chunks/level_1")
+        for name in documents.names("bucket") if work.counts["without vector"] else ():
+            rows = np.load(work.draft.path(name.replace(".parquet", ".npy")), mmap_mode="r")
+            layout = bucket_layout(documents.path(name), chunks.path(name))
+            places = zip(*layout.chunk_spans(np.flatnonzero(~rows.any(axis=1)), level), strict=True)
+            missing += [f"{layout.documents[document]} ({start}–{end})" for document, start, end in places]
+        if not missing:
+            return None
+        more = f" and {len(missing) - _NAMED:,} more" if len(missing) > _NAMED else ""
+        return (
+            f"{len(missing):,} of {int(work.counts['vectors']):,} texts have no vector, because the endpoint gave none "
+            f"({', '.join(missing[:_NAMED])}{more}): they are found by their words alone, until their documents change"
+        )
+
+    return Check("every_text_has_a_vector", "The endpoint gave a vector for every text.", run, blocking=False)
 
 
 def qdrant_holds(level: int) -> Check:

@@ -59,6 +59,8 @@ def exactly_nearest(
             if groups is not None and owners is not None:
                 group = groups[rows, None]
                 products[(group != owners[first:last]) | (group < 0)] = -np.inf
+            # A text without a vector has one of 0: it is near to nothing.
+            products[products == 0] = -np.inf
             for (chunks, scores), begin, end in zip(best, bounds[:-1], bounds[1:], strict=True):
                 low, high = max(begin, first), min(end, last)
                 if low < high:
@@ -89,7 +91,8 @@ def linked_nearest(
         for row, parts in enumerate(rows):
             pieces = np.concatenate(parts)
             products = np.vecdot(table.float_rows(start + pieces), np.asarray(vectors[row], np.float32))
-            order = np.lexsort((pieces, -products))[:k]
+            order = np.lexsort((pieces, -products))
+            order = order[products[order] != 0][:k]
             chunks[row, : len(order)], scores[row, : len(order)] = pieces[order], products[order]
     return best
 
@@ -116,7 +119,8 @@ def nearest(
                 near = number.find(packed_ids(identity for identity, _ in hits))
                 near = near[near >= 0]
                 exact = table.rows(start + near).astype(np.float32) @ np.asarray(vectors[row], np.float32)
-                best = np.lexsort((near, -exact))[:k]
+                best = np.lexsort((near, -exact))
+                best = best[exact[best] != 0][:k]
                 chunks[row, : len(best)], scores[row, : len(best)] = near[best], exact[best]
             nearest.append((chunks, scores))
     return nearest

@@ -59,10 +59,15 @@ class EmbeddingServer:
         bodies, keys: Of all requests, in the order of arrival.
         size: Of vectors.
         on_request: Called with the number of each request before it is answered.
+        most: Texts of a request, or None; requests with more get `refusal`.
+        bad: What happens to texts with a word: "null", "nan", "zero", or a status.
+        longest: Characters of a text, or None; longer ones get 413.
     """
 
     def __init__(self, form="openai"):
         self.form, self.size = form, SIZE
+        self.most, self.refusal = None, (422, "batch size > maximum allowed batch size")
+        self.bad, self.longest = {}, None
         self.script, self.bodies, self.keys = [], [], []
         self.on_request = lambda number: None
         self._lock = threading.Lock()
@@ -72,9 +77,22 @@ class EmbeddingServer:
         """All texts that were asked for."""
         return [text for body in self.bodies for text in body[_TEXTS[self.form]]]
 
+    def _refused(self, texts):
+        if self.most and len(texts) > self.most:
+            return self.refusal[0], {}, self.refusal[1]
+        if self.longest and any(len(text) > self.longest for text in texts):
+            return 413, {}, f"inputs must have less than {self.longest} characters"
+        codes = [how for word, how in self.bad.items() if type(how) is int and any(word in text for text in texts)]
+        return (codes[0], {}, "failed to encode: unsupported value") if codes else None
+
     def answer(self, body):
         texts, size = body[_TEXTS[self.form]], body.get("dimensions") or body.get("output_dimension") or self.size
         rows, tokens = [vector(text, size).tolist() for text in texts], sum(len(text.split()) for text in texts)
+        odd = {"null": None, "nan": [float("nan")] * size, "zero": [0.0] * size}
+        rows = [
+            next((odd[how] for word, how in self.bad.items() if word in text), row)
+            for text, row in zip(texts, rows, strict=True)
+        ]
         if self.form == "cohere":
             return {"id": "1", "embeddings": {"float": rows}, "meta": {"billed_units": {"input_tokens": tokens}}}
         data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
@@ -94,10 +112,12 @@ class EmbeddingServer:
                     number, step = len(server.bodies), server.script.pop(0) if server.script else None
                 server.on_request(number)
                 status, headers, wrong = 200, {}, faults(server.form, body)
+                step = step or server._refused(body[_TEXTS[server.form]])
                 if self.path != _PATHS[server.form]:
                     status, data = 404, {"error": "no such path"}
                 elif isinstance(step, tuple):
-                    status, headers, data = *step, {"error": {"message": "scripted"}}
+                    status, headers, *said = step
+                    data = {"error": {"message": said[0] if said else "scripted"}}
                 elif wrong:
                     status, data = 400, {"error": {"message": "; ".join(wrong)}}
                 else:

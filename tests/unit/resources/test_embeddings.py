@@ -17,6 +17,7 @@ from mog_assets.resources.embeddings import FORMS
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EmbeddingsSettings, EncoderSettings
 from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.store import Store
 
 KEY = "sk-loopback-42"
 TEXTS = [f"text number {i} of many" for i in range(40)]
@@ -104,7 +105,6 @@ def test_a_request_has_no_more_texts_or_tokens_than_it_may():
         (429, {"Retry-After": "0"}),
         (503, {}),
         lambda answer: {**answer, "data": answer["data"][1:]},
-        lambda answer: {**answer, "data": [{**row, "embedding": [0.0] * SIZE} for row in answer["data"]]},
         lambda answer: {"error": "overloaded"},
         lambda answer: b"<html>Bad gateway</html>",
         lambda answer: b'{"data": [',
@@ -142,10 +142,96 @@ def test_what_was_answered_before_a_fault_that_stays_is_kept_and_not_asked_for_a
 )
 def test_a_refusal_is_an_error_at_once_without_the_key(status, said):
     with EmbeddingServer() as server:
-        server.script.append((status, {"X-Key": KEY}))
+        # A 400 could be for the text: another one is asked for once.
+        server.script += [(status, {"X-Key": KEY})] * 2
         with pytest.raises(MogError, match=said) as caught:
             encoder(server).encode(["one"])
-        assert len(server.bodies) == 1 and KEY not in str(caught.value)
+        assert len(server.bodies) == 1 + (status == 400) and KEY not in str(caught.value)
+
+
+SIZES = [
+    (422, "batch size 100 > maximum allowed batch size 32"),
+    (
+        400,
+        "<400> InternalError.Algo.InvalidParameter: batch size is invalid, it should not be larger than 10",
+    ),
+    (413, "<html>Request Entity Too Large</html>"),
+    (400, "input数组最大不得超过64条"),
+    (400, "Too many inputs. The max number of inputs is 16."),
+    (422, "List should have at most 10 items after validation, not 11"),
+]
+
+
+@pytest.mark.parametrize("refusal", SIZES)
+@pytest.mark.parametrize("most", [1, 10, 32])
+def test_a_request_that_is_refused_for_its_size_is_halved_and_later_ones_are_smaller(refusal, most):
+    texts = [f"text number {i}" for i in range(150)]
+    with EmbeddingServer() as server:
+        server.most, server.refusal = most, refusal
+        served = encoder(server, batch_tokens=300, concurrency=1)
+        assert np.allclose(served.encode(texts), unit(texts), atol=2e-3)
+        sizes = [len(body["input"]) for body in server.bodies]
+        # Of the first request only; halves may be of half the size that is allowed.
+        assert sum(size > most for size in sizes) <= 8 and most / 2 <= max(sizes[-3:]) <= most
+
+
+def test_texts_of_a_request_can_be_set():
+    with EmbeddingServer() as server:
+        server.most = 10
+        assert np.allclose(encoder(server, batch_texts=10).encode(TEXTS), unit(TEXTS), atol=2e-3)
+        assert [len(body["input"]) for body in server.bodies] == [10] * 4
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("how", ["null", "nan", "zero", 400, 422, 424, 500])
+def test_a_text_without_a_vector_is_named_and_left_out_and_stops_nothing(form, how, tmp_path, caplog):
+    texts = [*TEXTS, "this one is poisoned by a smiley", *map(str, range(30))]
+    with EmbeddingServer(form) as server:
+        server.bad["poisoned"] = how
+        served = encoder(server, tmp_path, attempts=2)
+        vectors = served.encode(texts)
+        assert not vectors[40].any() and np.isfinite(vectors).all()
+        others = [i for i in range(len(texts)) if i != 40]
+        assert np.allclose(vectors[others], unit([texts[i] for i in others]), atol=2e-3)
+        assert "'this one is poisoned by a smiley'" in caplog.text and caplog.text.count("has no vector") == 1
+        assert "other" not in caplog.text
+        # It is asked for again, and has a vector when the endpoint has one.
+        server.bad.clear()
+        server.bodies.clear()
+        assert np.allclose(encoder(server, tmp_path).encode(texts), unit(texts), atol=2e-3)
+        assert server.texts == [texts[40]]
+
+
+@pytest.mark.parametrize("how", ["null", "nan", 400, 500])
+def test_a_model_that_has_no_vector_for_any_text_is_an_error(how):
+    with EmbeddingServer() as server:
+        server.bad[""] = how
+        with pytest.raises(MogError, match=r"encoder.endpoint: .*m-1"):
+            encoder(server, attempts=2).encode(TEXTS)
+
+
+def test_a_text_that_the_endpoint_calls_too_long_is_cut_and_named(caplog):
+    long = "a long text " * 20
+    with EmbeddingServer() as server:
+        server.longest = 100
+        vectors = encoder(server).encode([*TEXTS, long])
+        assert np.allclose(vectors, unit([*TEXTS, long[:60]]), atol=2e-3)
+        assert "first half of the text 'a long text" in caplog.text and "has no vector" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "numbering",
+    [lambda i: {}, lambda i: {"index": None}, lambda i: {"index": 0}, lambda i: {"index": i + 1}],
+)
+def test_rows_without_a_number_are_in_the_order_of_the_texts(numbering):
+    def renumbered(answer):
+        rows = [row["embedding"] for row in answer["data"][::-1]]
+        return {"data": [{"embedding": row, **numbering(i)} for i, row in enumerate(rows)]}
+
+    with EmbeddingServer() as server:
+        server.script.append(renumbered)
+        assert np.allclose(encoder(server).encode(TEXTS), unit(TEXTS), atol=2e-3)
+        assert len(server.bodies) == 1
 
 
 def test_vectors_of_another_size_are_refused():
@@ -260,3 +346,46 @@ def test_a_project_is_built_and_searched_with_a_served_model_and_another_model_r
         assert texts["m-2"] == {t for t in texts["m-1"] if t != "How deep are garlic cloves?"}
     for path in Path(tmp_path).rglob("*"):
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.full
+def test_a_text_without_a_vector_is_counted_named_and_found_by_its_words_and_an_edit_equals_a_rebuild(tmp_path):
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    texts = {"garlic": "Plant garlic cloves deep.", "stars": "Stars are hot gas.", "odd": "A poisoned smiley of zinc."}
+    for name, text in texts.items():
+        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+
+    def mog(*arguments):
+        command = [sys.executable, "-m", "mog_assets.cli", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def documents(method, question):
+        return [row["doc"] for row in json.loads(mog("retrieve", question, "--method", method, "--json"))]
+
+    def built(home):
+        encoder = {"model": "m-1", "endpoint": {"url": server.url}}
+        settings = {"corpora": {"c": {"path": "docs"}}, "encoder": encoder, "levels": 2, "home": home}
+        (tmp_path / "mog.yaml").write_text(json.dumps(settings), encoding="utf-8")
+        said = mog("run", "--select", "collections/level_2") + mog("run")
+        store = Store(tmp_path / home)
+        files = {}
+        for key in ("embeddings/level_1", "embeddings/level_2", "collections/level_2"):
+            artefact = store.read(key, "c")
+            files |= {(key, name): artefact.path(name).read_bytes() for name in artefact.names("")}
+        return said, files
+
+    with EmbeddingServer() as server:
+        server.bad["poisoned"] = "null"
+        said, _ = built("home")
+        assert "embeddings/level_1 of corpus c: 1 of 3 texts have no vector" in said and "odd.txt (0–26)" in said
+        assert json.loads(mog("documents", "--json"))[0]["texts without vector"] == 1
+        assert documents("fused", "What is zinc?")[0] == "odd.txt"
+        for method in ("dense-1", "dense-2"):
+            assert sorted(documents(method, "What is zinc?")) == ["garlic.txt", "stars.txt"]
+        (folder / "stars.txt").write_text("Stars are very hot balls of gas.", encoding="utf-8")
+        _, edited = built("home")
+        _, rebuilt = built("another")
+        assert edited == rebuilt
