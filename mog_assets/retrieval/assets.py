@@ -124,7 +124,7 @@ def build_encoded(level: int, work: Work) -> None:
     with one_copy(work, keys, texts, encoded):
         encode_buckets(work, keys, lambda name: layout(name).count(level), texts)
     vectors = [np.load(path, mmap_mode="r") for path in _buckets(work)]
-    if work.settings.encoder.endpoint:
+    if work.tools.encoder.settings.endpoint:
         work.counts["without vector"] = sum(int((~rows.any(axis=1)).sum()) for rows in vectors)
     _finish_vectors(work, sum(map(len, vectors)), vectors[0].shape[1], "encoded")
 
