@@ -15,7 +15,6 @@ DISTRIBUTION = "mog-assets"
 _PACKAGES = {
     "anyio": "fastapi",
     "bs4": "beautifulsoup4",
-    "docx": "python-docx",
     "h11": "uvicorn",
     "haystack": "haystack-ai",
     "jwt": "pyjwt",
@@ -23,7 +22,6 @@ _PACKAGES = {
     "mcp_types": "mcp",
     "opentelemetry": "opentelemetry-sdk",
     "PIL": "pillow",
-    "pptx": "python-pptx",
     "psycopg2": "psycopg2-binary",
     "sklearn": "scikit-learn",
     "starlette": "fastapi",

@@ -9,7 +9,9 @@ import zlib
 
 _MOST_ENTRIES = 10_000
 # What holds text or says where text is; pictures, fonts and macros are not unpacked.
-_READ = (".xml", ".rels", ".opf", ".xhtml", ".html", ".htm")
+_READ = (".xml", ".rels", ".opf", ".xhtml", ".html", ".htm", ".mht", ".docx", ".txt")
+# Files of other kinds that bear the suffix of an archive, by their beginnings.
+_OTHERS = {b"{\\rtf": "RTF", b"%PDF": "a PDF", b"<": "HTML or XML"}
 _PIECE = 1 << 20
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 ENCRYPTED = "encrypted: expected a file that opens without a password"
@@ -32,6 +34,11 @@ def unpack(content: bytes, kind: str, limit: int) -> dict[str, bytes]:
         if "EncryptedPackage".encode("utf-16-le") in content:
             raise ValueError(ENCRYPTED)
         raise ValueError(f"expected a {kind} file, got a file of an older Office: save it as {kind}")
+    start = content[:1000].removeprefix(b"\xef\xbb\xbf").lstrip()
+    if other := next(
+        (other for mark, other in _OTHERS.items() if start.startswith(mark)), "" if content else "an empty file"
+    ):
+        raise ValueError(f"expected a {kind} file (a zip archive), got {other}: save it as {kind}")
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()
@@ -89,20 +96,3 @@ def _unpack_file(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, left: int, li
 
 def _too_large(limit: int) -> ValueError:
     return ValueError(f"expected to unpack to at most {limit / 1e6:g} MB (max_unpacked_mb), got more: not read")
-
-
-def packed(parts: dict[str, bytes]) -> io.BytesIO:
-    """An archive of these files, for libraries that read nothing else.
-
-    Raises:
-        ValueError: a file declares a document type, which office formats do not allow: entities may expand without end.
-    """
-    result = io.BytesIO()
-    with zipfile.ZipFile(result, "w") as archive:
-        for name, content in parts.items():
-            # The NULs of UTF-16.
-            if b"<!DOCTYPE" in content.replace(b"\0", b""):
-                raise ValueError(f"damaged: {name[:100]!r} declares a document type or entities: not read")
-            archive.writestr(name, content)
-    result.seek(0)
-    return result

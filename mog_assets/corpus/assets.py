@@ -49,8 +49,6 @@ _PACKAGES = (
     "py3langid",
     "pypdfium2",
     "python-calamine",
-    "python-docx",
-    "python-pptx",
     "PyYAML",
 )
 _LIBRARIES = [unicodedata.unidata_version, *map(version, _PACKAGES)]

@@ -67,10 +67,13 @@ def _office(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
     parts = _unpacked(name, content, limits)
     if limits["reader"] == "docling":
         return _with_layout(name, content, limits)
-    from mog_assets.corpus.office import read_docx, read_pptx
+    if name.lower().endswith(".docx"):
+        from mog_assets.corpus.word import read_docx
 
-    read = read_docx if name.lower().endswith(".docx") else read_pptx
-    return read(parts, PurePosixPath(name).stem, limits["text_bytes"])
+        return read_docx(parts, PurePosixPath(name).stem, limits["text_bytes"], limits["unpacked_bytes"])
+    from mog_assets.corpus.slides import read_pptx
+
+    return read_pptx(parts, PurePosixPath(name).stem, limits["text_bytes"])
 
 
 def _epub(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
@@ -125,8 +128,8 @@ FORMATS.register(".rst", Format(markup.read_restructured, text=True))
 FORMATS.register(".html", Format(markup.read_page, text=True))
 FORMATS.register(".htm", Format(markup.read_page, text=True))
 FORMATS.register(".pdf", Format(_pdf, version="2"))
-FORMATS.register(".docx", Format(_office))
-FORMATS.register(".pptx", Format(_office))
+FORMATS.register(".docx", Format(_office, version="2"))
+FORMATS.register(".pptx", Format(_office, version="2"))
 FORMATS.register(".xlsx", Format(_sheets))
 FORMATS.register(".epub", Format(_epub))
 FORMATS.register(".ipynb", Format(_by("notebooks", "read_notebook")))

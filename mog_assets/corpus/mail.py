@@ -46,46 +46,46 @@ def read_message(content: bytes, fallback: str, limit: int) -> Parsed:
     if not any(_field(message, name) for name in (*_PEOPLE, "subject", "date")):
         raise ValueError("expected a message with From, To, Subject or Date, got none of them")
     subject, unread, draft = _field(message, "subject"), list[str](), MarkedText(limit)
-    for html, text in _texts(message, unread) or [(False, subject)]:
+    for html, text in texts(message, unread) or [(False, subject)]:
         page = read_html(text, fallback) if html else Parsed("", text)
         draft.add(page.text, marks=page.marks)
     parsed = draft.parsed(subject, fallback, {"attachments not read": unread[:_MOST_ATTACHMENTS]} if unread else {})
     return parsed._replace(metadata=_metadata(message))
 
 
-def _texts(part: Message, unread: list[str]) -> list[_Text]:
+def texts(part: Message, unread: list[str]) -> list[_Text]:
     """The texts below a part in their order, none of them blank; what else is there is named in `unread`."""
     kind, inner = part.get_content_type(), cast(Any, part.get_payload())
-    texts: list[_Text] = []
+    found: list[_Text] = []
     if kind == "message/rfc822" and isinstance(inner, list):
         forwarded = inner[0]
         if part.get("content-transfer-encoding", "").lower() == "base64":
             # Against the standard, which has no encoding of a whole message.
-            encoded = base64.b64decode(forwarded.as_bytes())
+            encoded = base64.b64decode(forwarded.as_bytes() + b"==")
             forwarded = email.message_from_bytes(encoded, policy=email.policy.default)
         lines = [f"{name.title()}: {_field(forwarded, name)}" for name in _HEAD if _field(forwarded, name)]
-        texts = [(False, "\n".join(lines)), *_texts(forwarded, unread)]
+        found = [(False, "\n".join(lines)), *texts(forwarded, unread)]
     elif kind == "multipart/alternative" and isinstance(inner, list):
-        for option in (_texts(one, unread) for one in inner):
-            words, others = _words(texts), _words(option)
+        for option in (texts(one, unread) for one in inner):
+            words, others = _words(found), _words(option)
             # Where they have little in common, both: what a stub for simple programs says need not be in the page.
             if len(others - words) > len(others) / 3:
-                texts = option if len(words - others) < len(words) / 2 else texts + option
+                found = option if len(words - others) < len(words) / 2 else found + option
     elif isinstance(inner, list) and part.get_content_maintype() == "multipart":
-        texts = [text for one in inner for text in _texts(one, unread)]
+        found = [text for one in inner for text in texts(one, unread)]
     elif part.get_content_disposition() != "attachment" and re.fullmatch("text/(plain|html)|multipart/.*", kind):
-        texts = [(kind == "text/html", clean(_text(part).replace("\r\n", "\n")).strip("\n"))]
+        found = [(kind == "text/html", clean(_text(part).replace("\r\n", "\n")).strip("\n"))]
     else:
         unread.append(clean(part.get_filename() or kind)[:_LONGEST_FIELD])
-    return [text for text in texts if _words([text])]
+    return [text for text in found if _words([text])]
 
 
-def _words(texts: list[_Text]) -> set[str]:
+def _words(found: list[_Text]) -> set[str]:
     """The different words of texts, without addresses; a page is not laid out for that, which takes long."""
     from lxml import etree
 
     strings: list[str] = []
-    for html, text in texts:
+    for html, text in found:
         page = etree.HTML(text.encode(), etree.HTMLParser(encoding="utf-8")) if html and text.strip() else None
         strings += [text] if not html else [] if page is None else page.xpath(_SHOWN)
     return set(_WORD.findall(_URL.sub("", " ".join(strings)).lower()))
