@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from mog_assets.declared import Declared
 from mog_assets.recipe import Recipe, Work, fingerprint
-from mog_assets.resources.errors import MissingArtefact, MogError
+from mog_assets.resources.errors import MissingArtefact, MogError, TooFewQuestions
 from mog_assets.resources.progress import Log, duration, stage
 from mog_assets.resources.store import Artefact, Replacing, label
 from mog_assets.tools import Tools
@@ -102,7 +102,7 @@ def is_fresh(
 
 def _is_intact(recipe: Recipe, tools: Tools, artefact: Artefact) -> bool:
     try:
-        return recipe.intact(tools, artefact)
+        return bool(artefact.manifest.info.get("untrained")) or recipe.intact(tools, artefact)
     except LookupError:
         # A manifest without a seal that was edited by hand.
         return False
@@ -194,6 +194,8 @@ def _build(work: Work, recipes: dict[str, Recipe]) -> None:
     """
     try:
         work.recipe.build(work)
+    except TooFewQuestions as error:
+        work.info["untrained"] = str(error)
     except MogError:
         raise
     # Damaged bytes can make a library raise anything.

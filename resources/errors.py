@@ -18,6 +18,10 @@ class MissingArtefact(MogError):
     """A required artefact has not been materialised, or its manifest is not valid."""
 
 
+class TooFewQuestions(MogError):
+    """What learns from questions cannot: its artefact says so, and nothing else waits for it."""
+
+
 class NotAllowed(MogError):
     """Nothing may be shown: nobody says who asks, or it cannot be told what they may see."""
 

@@ -49,7 +49,9 @@ class Artefact:
         try:
             return self.folder / self.manifest.files[name]["file"]
         except KeyError:
-            raise MissingArtefact(f"{describe(self.manifest)} has no file {name!r}: materialise it again") from None
+            untrained = self.manifest.info.get("untrained")
+            why = f"is not trained: {untrained}" if untrained else f"has no file {name!r}: materialise it again"
+            raise MissingArtefact(f"{describe(self.manifest)} {why}") from None
 
     def names(self, prefix: str = "") -> list[str]:
         """Logical names that start with `prefix`, sorted."""

@@ -22,7 +22,7 @@ from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
-from mog_assets.retrieval.methods import needs
+from mog_assets.retrieval.methods import needs, trained_methods
 from mog_assets.tools import Tools
 
 GROUP = "answering"
@@ -49,6 +49,8 @@ def _measured(settings: Settings) -> list[Combination]:
 def build_answers(work: Work) -> None:
     """Answer every test question with every answering method."""
     settings, hows = work.settings, _measured(work.settings)
+    usable = trained_methods([how.retrieval for how in hows if how.retrieval], settings, work.input)
+    hows = [how for how in hows if how.retrieval is None or how.retrieval in usable]
     by_set = {name: answered_questions(work, name) for name in settings.question_sets}
     by_set = {name: questions for name, questions in by_set.items() if questions}
     total = sum(map(len, by_set.values())) * len(hows)

@@ -93,6 +93,8 @@ def _sentences(
         # The set is new.
         return
     train, test = summary["train"], summary["test"]
+    if not counts[f"{name}: questions"]:
+        yield "no question can be used, so this set neither trains nor measures."
     # With one part only, nothing was divided.
     if summary["divided"] and question_set.train and question_set.test:
         every = summary["divided"] == sum(info["splits"][name].values())

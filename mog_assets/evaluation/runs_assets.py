@@ -16,7 +16,7 @@ from mog_assets.ranking.candidates_assets import stored_candidates, test_questio
 from mog_assets.ranking.rankings import Rankings, expert_names
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.recipe import Work
-from mog_assets.retrieval.methods import AUTO, Method, named_methods, needs, parse
+from mog_assets.retrieval.methods import AUTO, Method, named_methods, needs, parse, trained_methods
 
 
 def methods_of(settings: Settings) -> list[Method]:
@@ -30,7 +30,10 @@ def methods_of(settings: Settings) -> list[Method]:
 
 def build_runs(work: Work) -> None:
     """Rank passages by every method for every test question."""
-    settings, methods = work.settings, methods_of(work.settings)
+    settings, named = work.settings, methods_of(work.settings)
+    methods = trained_methods(named, settings, work.input)
+    if untrained := [method.name for method in named if method not in methods]:
+        work.shown["not measured"] = f"Had too few questions to be trained on: {', '.join(untrained)}."
     sets = {name: questions for name, questions in scored_questions(work).items() if questions}
     made_of = [work.recipe.settings(work.tools), _versions(work, methods)]
     (path, ranked_before), (shares, weighed_before) = work.file(RUNS, made_of), work.file(SHARES, made_of)

@@ -182,7 +182,7 @@ def _read_question_set(work: Work, name: str) -> QuestionReading:
             except MogError as error:
                 raise MogError(f"question_sets.{name}.path: {error}") from error
             # What was divided has the splits that it was divided into.
-            for use in () if reading.divided else ("train", "test"):
+            for use in ("train", "test") if reading.splits and not (reading.divided or reading.problems) else ():
                 check_splits(f"question_sets.{name}.{use}", getattr(question_set, use), reading.splits)
     if question_set.kinds is not None and reading.questions:
         kept = [q for q in reading.questions if q.kind in question_set.kinds]

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from mog_assets.questions.sets import Question
-from mog_assets.resources.errors import MogError
+from mog_assets.resources.errors import MogError, TooFewQuestions
 
 # Names of the splits of questions that name none.
 TRAIN, TEST = "train", "test"
@@ -97,13 +97,13 @@ def validation_rows(groups: Sequence[str], share: float, what: str) -> np.ndarra
         bool array of shape (n,).
 
     Raises:
-        MogError: all questions are in one group.
+        TooFewQuestions: all questions are in one group.
     """
     place = {group: fraction(group) for group in set(groups)}
     chosen = {group for group, p in place.items() if p < share}
     if not 0 < len(chosen) < len(place):
         if len(place) < 2:
-            raise MogError(
+            raise TooFewQuestions(
                 f"{what}: expected training questions on at least 2 documents, so that some can be kept for "
                 f"validation, got {len(place)}; add questions to the train splits of the question set"
             )

@@ -36,7 +36,7 @@ from mog_assets.ranking.training import Examples, fixed_recalls
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.reranker import Reranker
 from mog_assets.resources.store import Artefact, digest
-from mog_assets.retrieval.methods import METHODS, needs, parse
+from mog_assets.retrieval.methods import METHODS, needs, parse, trained_methods
 from mog_assets.significance import by_document, permutation_p
 from mog_assets.tensors import decode
 from mog_assets.tools import Tools
@@ -168,7 +168,8 @@ def _written(
 
 def build_known_items(work: Work) -> None:
     """Ask rankings for words, numbers and titles of the corpora; again when words are counted or rankings trained."""
-    settings, rankings = work.settings, rankings_of(work.settings)
+    settings, named = work.settings, [parse(name, work.settings) for name in rankings_of(work.settings)]
+    rankings = [method.name for method in trained_methods(named, settings, work.input)]
     basis = digest([work.input(key).manifest.version for key in ("statistics", *_trained(settings))], rankings)
     previous = work.comparable
     if previous is not None and previous.manifest.info.get("basis") == basis:
@@ -203,6 +204,12 @@ def _trained(settings: Settings) -> list[str]:
     return list(models_of(settings).values()) if settings.trains_routers else []
 
 
+def _too_few(work: Work) -> str:
+    """Why none of the rankings that learn is trained; empty if one is."""
+    reasons = [work.input(key).manifest.info.get("untrained", "") for key in models_of(work.settings).values()]
+    return reasons[0] if all(reasons) else ""
+
+
 def build_method(work: Work) -> None:
     """Choose the ranking that is used by default."""
     settings, previous = work.settings, work.comparable
@@ -215,14 +222,18 @@ def build_method(work: Work) -> None:
         return
     if not settings.trains_routers:
         chosen = Choice(UNTRAINED, "it needs no training, and no question set has a train split", [])
+    elif few := _too_few(work):
+        chosen = Choice(UNTRAINED, f"it needs no training, and there is too little to train others on ({few})", [])
     else:
         examples, names = training_examples(work.input("candidates"), work.settings)
         recalls = {UNTRAINED: fused_recalls(examples)}
         recalls |= {parse(name, settings).name: values for name, values in fixed_recalls(examples).items()}
         # Of the models that were trained now: an earlier one that stays in use was not measured on these documents, and
         # did significantly better against `fused`.
-        for name, key in models_of(settings).items():
-            recall = pd.read_parquet(work.input(key).path(NOW)).set_index("question")["ER"].reindex(names)
+        trained = {name: work.input(key) for name, key in models_of(settings).items()}
+        trained = {name: stored for name, stored in trained.items() if NOW in stored.manifest.files}
+        for name, stored in trained.items():
+            recall = pd.read_parquet(stored.path(NOW)).set_index("question")["ER"].reindex(names)
             recalls[name] = recall.to_numpy()
         reading = rereads(settings)
         recalls |= {name: reranked_recalls(examples) for name in reading}
@@ -232,7 +243,7 @@ def build_method(work: Work) -> None:
             documents = [examples.documents[i] for i in np.flatnonzero(rows).tolist()]
             measured_on = {name: er[rows] for name, er in recalls.items()}
             remark = _remark(examples, names)
-            chosen = choose(measured_on, [*models_of(settings), *reading], documents, settings.seed, remark, losers)
+            chosen = choose(measured_on, [*trained, *reading], documents, settings.seed, remark, losers)
             work.show_table("rankings on training questions, cross-validated", chosen.rows)
         else:
             chosen = Choice(UNTRAINED, "training questions with answers alone cannot tell which ranking is better", [])

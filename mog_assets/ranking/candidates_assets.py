@@ -20,7 +20,7 @@ from mog_assets.ranking.sources import EXHAUSTIVE, source_name
 from mog_assets.ranking.training import Examples, drawn, part_of
 from mog_assets.ranking.weak_labels import measured, taught
 from mog_assets.recipe import Work
-from mog_assets.resources.errors import MogError
+from mog_assets.resources.errors import TooFewQuestions
 from mog_assets.resources.store import Artefact, digest
 from mog_assets.retrieval.changes import Change, DocumentStates, about
 from mog_assets.retrieval.methods import needs, parse
@@ -209,13 +209,15 @@ def training_examples(stored: Artefact, settings: Settings) -> tuple[Examples, l
     """What rankings of a project are trained on, as `read_examples`.
 
     Raises:
-        MogError: there are too few training questions.
+        TooFewQuestions: one, or none.
     """
     examples, names = None, list[str]()
     if stored.names(PART):
         examples, names = read_examples(stored, expert_names(settings), finest(settings))
+    if examples is not None and not examples.taught.covered.any():
+        examples, names = None, []
     if examples is None or len(set(examples.documents)) < 2:
-        raise MogError(
+        raise TooFewQuestions(
             "question_sets: expected at least 2 training questions with a quote, a relevant document or an answer that "
             f"passages hold, so that a ranking can be measured on others than it was trained on, got {len(names)}: add "
             "questions to a split that is named under `train`, or set `train: []` and `test: [test]`"

@@ -6,10 +6,12 @@ from mog_assets.recipe import Check, Work
 
 
 def _used(work: Work) -> str | None:
-    kept = work.info.get("kept")
-    return str(kept) if kept else None
+    return work.info.get("untrained") or work.info.get("kept")
 
 
 NEW_MODEL_IS_USED = Check(
-    "new_model_is_used", "The new model was not significantly worse than the previous one.", _used, blocking=False
+    "new_model_is_used",
+    "A new model was trained, and is not significantly worse than the previous one.",
+    _used,
+    blocking=False,
 )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.resources.errors import MogError
+from mog_assets.resources.errors import TooFewQuestions
 
 HIDDEN = 64
 DROPOUT = 0.2
@@ -66,7 +66,7 @@ def train(
         usable: Candidates that say something, bool of shape (n,), all with evidence among them; None for all.
 
     Raises:
-        MogError: no candidate has any evidence.
+        TooFewQuestions: no candidate has any evidence.
 
     Returns:
         `layer0.weight` (hidden, size), `layer0.bias`, `layer1.weight` (experts, hidden) and `layer1.bias`; and a row
@@ -80,7 +80,7 @@ def train(
     scale = torch.zeros(1, requires_grad=True)
     answered = np.bincount(candidates.question, covered, len(held_out)) > 0
     if not answered.any():
-        raise MogError(
+        raise TooFewQuestions(
             "question_sets: expected training questions whose evidence can be found, got none: check that their "
             "documents are in the corpora of the question set"
         )

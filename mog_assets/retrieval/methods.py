@@ -8,7 +8,7 @@ without a retriever, the configured one is used. Kinds are registered: rankings 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -204,6 +204,12 @@ def check_trained(key: str, method: Method, settings: Settings) -> None:
             f"name one under question_sets.NAME.train and run `mog run`, or use {method.of.instead!r}, which needs no "
             "training"
         )
+
+
+def trained_methods(methods: Iterable[Method], settings: Settings, read: Callable[..., Any]) -> list[Method]:
+    """The methods without those whose model had too few questions to be trained on."""
+    keys = {method: needs([method], settings).shared if method.trained else () for method in methods}
+    return [m for m, shared in keys.items() if not any(read(k, None).manifest.info.get("untrained") for k in shared)]
 
 
 def by_words(settings: Settings) -> Method:

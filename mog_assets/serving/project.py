@@ -25,7 +25,17 @@ from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.sources import source_name
 from mog_assets.resources import tracing
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotAllowed, NotFound
-from mog_assets.retrieval.methods import AUTO, Method, all_methods, by_words, check_trained, needs, parse, rankings
+from mog_assets.retrieval.methods import (
+    AUTO,
+    Method,
+    all_methods,
+    by_words,
+    check_trained,
+    needs,
+    parse,
+    rankings,
+    trained_methods,
+)
 from mog_assets.retrieval.phrases import phrases, quoted
 from mog_assets.retrieval.where import Where
 from mog_assets.serving import reading
@@ -207,9 +217,9 @@ class Project:
             for key in wanted.per_corpus:
                 if not key.startswith(ELSEWHERE):
                     read(key, self._names[0])
+            return bool(trained_methods([now.retrieval.resolved(method)], self.settings, read))
         except MissingArtefact:
             return False
-        return True
 
     @contextmanager
     def _words_until_then(self, now: Generation, way: str = "") -> Iterator[None]:

@@ -20,7 +20,7 @@ from mog_assets.papers.mix_of_granularity.ranker import Retrieval, graph_of_ques
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import RECIPES
-from mog_assets.resources.errors import MogError
+from mog_assets.resources.errors import MogError, TooFewQuestions
 
 GROUP = "mix_of_granularity"
 # Facts about a router that stay with it.
@@ -150,7 +150,7 @@ def _train(
     """A new router, sealed with facts about its training data."""
     settings = work.settings
     if table.empty:
-        raise MogError(
+        raise TooFewQuestions(
             "question_sets: expected at least one split under `train` with labelled questions to train the router on, "
             "got none: name one in mog.yaml"
         )

@@ -18,7 +18,7 @@ from scipy.special import expit
 
 from mog_assets.config import RouterSettings
 from mog_assets.questions.splits import validation_rows
-from mog_assets.resources.errors import MogError
+from mog_assets.resources.errors import MogError, TooFewQuestions
 from mog_assets.resources.store import Artefact
 from mog_assets.tensors import decode, encode, read
 
@@ -94,7 +94,7 @@ def train(
     from torch.nn.functional import binary_cross_entropy_with_logits
 
     if len(vectors) < FEWEST:
-        raise MogError(
+        raise TooFewQuestions(
             f"router: expected at least {FEWEST} training questions with a soft label, got {len(vectors)}; "
             "add questions to the train splits of the question set"
         )
