@@ -95,6 +95,14 @@ def _address(text: str) -> str:
     return text
 
 
+def _encoding(name: str) -> str:
+    try:
+        "a".encode(name)
+    except (LookupError, ValueError):
+        raise ValueError("an encoding of Python, such as cp949, cp932, gb18030, big5 or cp1252") from None
+    return name
+
+
 # Limits of readers with models.
 _ROOM = {
     "ocr": {"max_seconds": 600, "max_memory_mb": 4096},
@@ -121,6 +129,8 @@ class CorpusSettings(SettingsModel):
 
     All documents are analysed in the `language` (an ISO 639-1 code), with `auto` each in its own, as it is detected.
 
+    Files of text that are not UTF-8, and have no byte order mark, are read in the `encoding`, if one is named.
+
     Assets `upstream`, by their keys, are those of the Dagster project that the graph is merged into that write the
     documents. Elsewhere they have no effect.
     """
@@ -137,6 +147,7 @@ class CorpusSettings(SettingsModel):
     max_memory_mb: float = Field(2048, ge=256, le=1e7)
     max_unpacked_mb: float = Field(200, gt=0, le=1e6)
     language: str = Field("auto", pattern=r"^(auto|[a-z]{2,3})$")
+    encoding: Annotated[str, AfterValidator(_encoding)] | None = None
     upstream: list[AssetName] = []
 
     @model_validator(mode="before")

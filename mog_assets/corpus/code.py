@@ -46,20 +46,21 @@ def suffixes() -> list[str]:
     return [suffix for suffix, (package, _) in _GRAMMARS.items() if package in installed]
 
 
-def read_code(content: bytes, fallback: str, suffix: str) -> Parsed:
+def read_code(content: bytes, fallback: str, suffix: str, named: str = "") -> Parsed:
     """Read a file of source code.
 
     Args:
-        content: Its bytes, in any encoding.
+        content: Its bytes.
         fallback: The title.
         suffix: That says the language.
+        named: See `decode`.
 
     Raises:
         ValueError: it is no text; the message is the reason.
     """
     import numpy as np
 
-    text, encoding = decode(content)
+    text, encoding = decode(content, named)
     encoded = text.encode("utf-8", "surrogatepass")
     definitions = _definitions(encoded, suffix)
     # Offsets of a file that is not ASCII are counted in bytes by the grammar.

@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.corpus.decoding import hidden_characters
+from mog_assets.corpus.decoding import REPLACED, hidden_characters
 from mog_assets.corpus.marks import MOST_MARKS, Mark
 from mog_assets.resources.payload import levels
 from mog_assets.text.languages import detected
@@ -58,7 +58,7 @@ def changing() -> re.Pattern[str]:
 
 
 # Raised when the same bytes give another document.
-READER = "5"
+READER = "6"
 # Changed when the same documents give other files.
 LAYOUT = "2"
 # Documents that are unpacked together: a passage costs those of its document. Fewer would make files larger.
@@ -96,8 +96,8 @@ class Document:
     Attributes:
         sha256: Of title and text, in hexadecimal.
         metadata: JSON. Its key `mog` has the path of the file; for a file that is one document, its date when its
-            content was read; the encoding of the text, if not UTF-8; and the hidden characters in it. These stay in the
-            text, because evidence is given by offsets.
+            content was read; the encoding of the text, if not UTF-8; and the hidden and unreadable characters in it.
+            These stay in the text, because evidence is given by offsets.
         shifts: Pairs (offset in the original text, characters gained so far); empty if nothing was changed. Front
             matter that was removed is a loss at offset 0.
         marks: Pages, slides and headings, sorted by offset into the normalised text.
@@ -203,6 +203,8 @@ def make_document(
         raise ValueError(f"expected an id of at most {_LONGEST_ID} characters, got {len(identity)}")
     if hidden := hidden_characters(text):
         notes = {**notes, "hidden characters": hidden}
+    if unreadable := text.count(REPLACED):
+        notes = {**notes, "unreadable characters": unreadable}
     if next(islice(levels(metadata), _METADATA_LEVELS + 1, None), None):
         raise ValueError(f"metadata: expected at most {_METADATA_LEVELS} levels of nesting, got more")
     if notes:

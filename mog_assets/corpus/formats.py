@@ -92,7 +92,7 @@ def _sheets(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
 
 def _code(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
     file = PurePosixPath(name)
-    return code.read_code(content, file.name, file.suffix.lower())
+    return code.read_code(content, file.name, file.suffix.lower(), limits["encoding"])
 
 
 def _by(module: str, function: str) -> Callable[..., Parsed]:

@@ -194,7 +194,7 @@ def _read_whole(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterat
             parsed = context.parser.parse(file.place, content)
         else:
             packed = file.name.lower().endswith(GZIP)
-            text, encoding = decode(unpack_text(content, context.limit) if packed else content)
+            text, encoding = decode(unpack_text(content, context.limit) if packed else content, context.limits.encoding)
             parsed = form.read(file.place[: -len(GZIP)] if packed else file.place, text)
             notes |= {} if encoding == "utf-8" else {"encoding": encoding}
         notes |= parsed.notes
@@ -239,7 +239,7 @@ def _read_lines(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterat
             if raw in context.memory.outcomes:
                 yield _Record(number, raw, context.memory.outcomes[raw])
             else:
-                yield _read_line(file, number, raw, parse_line(line), context.spool)
+                yield _read_line(file, number, raw, parse_line(line, context.limits.encoding), context.spool)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         yield _refused(0, b"", "", f"expected a readable JSON Lines file, got: {error}")
 
@@ -248,7 +248,9 @@ def _read_table(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterat
     name = file.name.lower()
     try:
         table = gzip.open(stream) if name.endswith(GZIP) else stream  # noqa: SIM115
-        for row in read_rows(cast(BinaryIO, table), name.removesuffix(GZIP), context.limit):
+        for row in read_rows(
+            cast(BinaryIO, table), name.removesuffix(GZIP), context.limit, encoding=context.limits.encoding
+        ):
             if isinstance(row, Wrong):
                 raw = _hashed("", "", "", file.name, json.dumps(row[1:]))
                 yield _refused(row.number, raw, "".join(row.fields[:1])[:100], row.reason)

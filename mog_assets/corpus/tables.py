@@ -12,7 +12,7 @@ from decimal import Decimal
 from itertools import zip_longest
 from typing import Any, BinaryIO, NamedTuple
 
-from mog_assets.corpus.decoding import decode, other_encoding
+from mog_assets.corpus.decoding import REPLACED, decode, other_encoding
 
 OWN = ("id", "title", "text")
 """Columns that are not metadata."""
@@ -71,7 +71,7 @@ class _Lines:
 
 
 def read_rows(
-    stream: BinaryIO, name: str, limit: int, setting: str = " (max_document_mb)"
+    stream: BinaryIO, name: str, limit: int, setting: str = " (max_document_mb)", encoding: str = ""
 ) -> Generator[Row | Wrong, None, None]:
     """The rows of a table that is not empty, each with as many fields as the header: omitted last ones are empty.
 
@@ -80,6 +80,7 @@ def read_rows(
         name: Of the file; in `.tsv` files the delimiter is the tab, in others the most likely of `,;|` and tab.
         limit: Maximum characters of a row.
         setting: What the message about a row that is longer says of the limit.
+        encoding: See `decode`.
 
     Raises:
         ValueError: no row of the file, or none of those that follow, can be read; the message is the reason.
@@ -88,9 +89,11 @@ def read_rows(
     if len(sample) == _SAMPLE_BYTES:
         # A character may be cut in two.
         sample = sample[: sample.rfind(b"\n") + 1] or sample
-    encoding = other_encoding(sample) or decode(sample)[1]
+    marked = other_encoding(sample)
+    beginning, encoding = ("", marked) if marked else decode(sample, encoding)
     stream.seek(0)
-    text = io.TextIOWrapper(stream, "utf-8-sig" if encoding == "utf-8" else encoding, newline="")
+    errors = "replace" if encoding == "utf-8" and REPLACED in beginning else "strict"
+    text = io.TextIOWrapper(stream, "utf-8-sig" if encoding == "utf-8" else encoding, errors, newline="")
     try:
         delimiter = "\t" if name.lower().endswith(".tsv") else _delimiter(text.read(_SAMPLE_BYTES // 10))
         text.seek(0)

@@ -34,12 +34,13 @@ _START_SECONDS = 60
 
 
 class Limits(NamedTuple):
-    """Limits of what parses a file: `max_seconds`, `max_memory_mb`, `max_unpacked_mb` and `reader` of a corpus."""
+    """Of a corpus: `max_seconds`, `max_memory_mb`, `max_unpacked_mb`, `reader`, `encoding`."""
 
     seconds: float = 60
     memory_bytes: int = 2_048_000_000
     unpacked_bytes: int = 200_000_000
     reader: str = "plain"
+    encoding: str = ""
 
 
 def python(module: str, given: str) -> list[str]:

@@ -93,9 +93,9 @@ def name_of(code: str) -> str:
     return LANGUAGES[code].name if code in LANGUAGES else code or "undecided"
 
 
-def detected(text: str) -> str:
-    """The code of the language of a text, empty if it is not certain; what has no letters has none."""
-    return _likeliest(_detector(), text[:_READ], _SURE)
+def detected(text: str, codes: tuple[str, ...] = ()) -> str:
+    """The code of the language of a text, of `codes` if given; empty if not certain, and for what has no letters."""
+    return _likeliest(_detector_of(codes) if codes else _detector(), text[:_READ], _SURE)
 
 
 def of_texts(texts: Iterable[str]) -> str:
