@@ -22,7 +22,7 @@ _REFUSAL_CHARS = 300
 
 _TAG = r"(?:think|thinking|thought|reasoning)"
 # The last one is the format of gpt-oss, where a server passes it on.
-_MARKS = re.compile(
+MARKS = re.compile(
     rf"(?P<opens><{_TAG}>|\[THINK\]|◁think▷|<\|channel\|>analysis)"
     rf"|</{_TAG}>|\[/THINK\]|◁/think▷|<\|channel\|>final<\|message\|>"
 )
@@ -66,7 +66,7 @@ def said(text: str) -> str:
         raise Unparsable(f"expected at most {MAX_CHARS} characters, got {len(text)}")
     kept: list[str] = []
     start, opened = 0, None
-    for mark in _MARKS.finditer(text):
+    for mark in MARKS.finditer(text):
         if mark["opens"] and opened is None:
             kept.append(text[start : mark.start()])
             opened = mark.start()

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mog_assets.resources.chat import Message
 from mog_assets.resources.writing import atomic
 
 FILE = "llm-parameters.json"
@@ -31,31 +32,38 @@ _LEFT_OUT_FOR_A_VALUE = ("temperature", "seed")
 # Sent with requests that have a form, with a value of their own. An endpoint that complains about any part of it is
 # asked in words: there is one way to send it, and the form is in the prompt as well.
 FORMAT = "response_format"
-_SAID_OF_FORMAT = re.compile(r"response_format|json_schema", re.IGNORECASE)
+_SAID_OF_FORMAT = re.compile(
+    r"response_format|json.?schema|grammar|guided|structured.?output|required for format|invalid format", re.IGNORECASE
+)
+# No parameter, but learned like one: models without this role get its text before that of the user.
+SYSTEM = "the system role"
+_SAID_OF_SYSTEM = re.compile(
+    r"system (?:role|message|prompt|instruction)|developer instruction|\broles?\b", re.IGNORECASE
+)
 
 
 def refused(sent: Collection[str], status: int, param: str | None, code: str | None, said: str) -> str | None:
     """The sent parameter that an error says the model does not accept; None if the error is about something else.
 
     Args:
-        sent: Names of the parameters.
+        sent: Names of the parameters; `SYSTEM` if the chat has such a message.
         status: HTTP status of the response.
         param: The parameter that the error names in its own field, if any.
         code: Error code, if any.
         said: The message and the rest of the body.
     """
-    if status not in (400, 422):
+    if status not in (400, 422, 500):
         return None
     named = [name for name in sent if re.search(rf"(?<!\w){name}(?!\w)", said)]
     name = param if param in sent else named[0] if len(named) == 1 else _first(named, said)
-    if name is not None:
+    if name is not None and status != 500:
         if code in _CODES or _SAID.search(said):
             return name
         if (code == "unsupported_value" or _SAID_OF_VALUE.search(said)) and name in _LEFT_OUT_FOR_A_VALUE:
             return name
     if FORMAT in sent and code != "context_length_exceeded" and _SAID_OF_FORMAT.search(param or said):
         return FORMAT
-    return None
+    return SYSTEM if SYSTEM in sent and _SAID_OF_SYSTEM.search(said) else None
 
 
 def _first(names: Collection[str], said: str) -> str | None:
@@ -85,6 +93,13 @@ class Parameters:
         takes = self.learned
         named = {takes.get(name, name): value for name, value in self.wanted.items() if value is not None}
         return {name: value for name, value in named.items() if name is not None}
+
+    def fitted(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """A chat in the roles that the model has."""
+        if SYSTEM not in self.learned or len(messages) < 2 or messages[0]["role"] != "system":
+            return messages
+        first: Message = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}"}
+        return [first, *messages[2:]]
 
     @property
     def learned(self) -> dict[str, str | None]:
@@ -121,7 +136,7 @@ class Parameters:
         """A readable summary of what is sent and what is not."""
         words = [f"{name} {value}" for name, value in self.sent.items()]
         for name, other in self.learned.items():
-            if self.wanted.get(name) is not None or name == FORMAT in self.wanted:
+            if self.wanted.get(name) is not None or (name in (FORMAT, SYSTEM) and name in self.wanted):
                 words.append(f"{name} is {f'sent as {other}' if other else 'not sent'}: the model rejects it")
         return ", ".join(words) or "none"
 

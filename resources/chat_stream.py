@@ -6,9 +6,23 @@ import json
 from typing import Any
 
 END = "[DONE]"
+# Types of parts of a message that are its text.
+TEXTS = ("text", "output_text")
 MEDIA_TYPE = "text/event-stream"
 # The parameters that ask for it; the second has the tokens that were used come with the last piece.
 PARAMETERS: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+
+
+def text_of(content: Any) -> str:
+    """The text of a message, which may come as a list of parts: of these, what is not reasoning."""
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else ""
+    parts = [{"text": part} if isinstance(part, str) else part for part in content]
+    return "".join(
+        part["text"]
+        for part in parts
+        if isinstance(part, dict) and part.get("type", "text") in TEXTS and isinstance(part.get("text"), str)
+    )
 
 
 class Streamed:
@@ -50,12 +64,11 @@ class Streamed:
         if not (isinstance(event, dict) and isinstance(delta, dict)):
             raise ValueError("an event in another form")
         self._whole |= {name: event[name] for name in ("model", "usage", "error") if event.get(name)}
-        self._finish, added = choice.get("finish_reason") or self._finish, ""
+        self._finish = choice.get("finish_reason") or self._finish
         if isinstance(delta.get("refusal"), str):
             self._message["refusal"] = self._message.get("refusal", "") + delta["refusal"]
-        if isinstance(delta.get("content"), str):
-            added = delta["content"]
-            self._text.append(added)
+        added = text_of(delta.get("content"))
+        self._text.append(added)
         return added
 
     @property

@@ -16,8 +16,8 @@ from pydantic import BaseModel, NonNegativeInt, ValidationError
 
 from mog_assets.resources import tracing
 from mog_assets.resources.chat import Completion, LlmSettings, Message, NoResponse, RequestFailed
-from mog_assets.resources.chat_parameters import refused
-from mog_assets.resources.chat_stream import MEDIA_TYPE, PARAMETERS, Streamed
+from mog_assets.resources.chat_parameters import SYSTEM, refused
+from mog_assets.resources.chat_stream import MEDIA_TYPE, PARAMETERS, Streamed, text_of
 from mog_assets.resources.errors import MogError
 
 _DEFAULT_URL = "https://api.openai.com/v1"
@@ -187,7 +187,7 @@ class Endpoint:
             said = f" but an error: {json.dumps(answer.error)}" if answer.error else ""
             raise Again(self.line(f"expected an answer, got no choices{said}"))
         choice = answer.choices[0]
-        text, reason = choice.message.content or "", choice.finish_reason or ""
+        text, reason = text_of(choice.message.content), choice.finish_reason or ""
         if not text.strip():
             # No tools were offered; some models call one all the same, and say there what they were asked for.
             text = "\n".join(map(json.dumps, _functions(choice.message.tool_calls)))
@@ -253,7 +253,8 @@ class Endpoint:
                 raise Again("the answer was cut off")
             return streamed.body
         except openai.APIStatusError as error:
-            fault = self._status_fault(error, parameters)
+            roles = [SYSTEM] if messages and messages[0]["role"] == "system" else []
+            fault = self._status_fault(error, [*parameters, *roles])
         except (openai.APITimeoutError, httpx2.TimeoutException):
             fault = Again(f"no answer within {left:.3g} s")
         except (openai.APIConnectionError, httpx2.RequestError) as error:
@@ -264,13 +265,13 @@ class Endpoint:
         # Raised outside the handlers: the library's error may show headers, and logs print the cause of an error.
         raise fault
 
-    def _status_fault(self, error: Any, parameters: Mapping[str, Any]) -> Exception:
+    def _status_fault(self, error: Any, sent: Sequence[str]) -> Exception:
         status, whole = error.status_code, str(error)
-        if not (isinstance(error.body, dict) and error.body.get("message")):
-            # The library shows OpenAI's field `message`; other servers use other fields.
+        if not (isinstance(error.body, dict) and isinstance(error.body.get("message"), str)):
+            # The library shows OpenAI's field `message`; other servers use other fields, or put an object there.
             whole += f" {json.dumps(error.body, ensure_ascii=False)}" if error.body else ""
         said, model, endpoint = self.line(whole), self.settings.model, self.address
-        if name := refused(parameters, status, error.param, error.code, whole):
+        if name := refused(sent, status, error.param, error.code, whole):
             return ParameterRefused(name, said)
         if status == 402 or (status == 429 and error.code in NO_CREDIT):
             return MogError(f"llm: {endpoint} has no credit for OPENAI_API_KEY: add some, then run again ({said})")
@@ -334,7 +335,7 @@ def _functions(calls: Any) -> list[Any]:
 
 
 class _Said(BaseModel):
-    content: str | None = None
+    content: Any = None
     refusal: str | None = None
     tool_calls: Any = None
 

@@ -33,13 +33,18 @@ from mog_assets.resources.chat import (
     SpendCapReached,
 )
 from mog_assets.resources.chat_cache import ChatCache
-from mog_assets.resources.chat_parameters import FORMAT, Parameters
+from mog_assets.resources.chat_parameters import FORMAT, SYSTEM, Parameters
 from mog_assets.resources.endpoint import Again, Endpoint, Heard, ParameterRefused
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.progress import Advance
 from mog_assets.resources.store import digest
 
 _log = logging.getLogger(__name__)
+# The setting, and what is done instead of what a model rejects.
+_INSTEAD = {
+    FORMAT: ("llm.structured", "it is asked in words"),
+    SYSTEM: ("llm", "its instructions are sent before the question"),
+}
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,7 @@ class OpenAIModel:
             "temperature": settings.temperature,
             "max_tokens": settings.max_tokens,
             "seed": self.seed,
+            SYSTEM: None,
         }
         if settings.structured != "off":
             wanted[FORMAT] = None
@@ -165,7 +171,7 @@ class OpenAIModel:
             SpendCapReached: as `complete`; requests in progress have ended and are in the cache.
             MogError: as `complete`, except failures of single requests.
         """
-        ways = self._ways(form)
+        ways, requests = self._ways(form), list(map(self.parameters.fitted, requests))
         named = [[self._key(messages, sent) for sent in ways] for messages in requests]
         keys = [names[0] for names in named]
         times = Counter(keys)
@@ -231,7 +237,7 @@ class OpenAIModel:
     def _cached_or_asked(self, messages: Sequence[Message], form: Form | None, heard: Heard | None) -> Completion:
         """The answer for the parameters that the model accepts; after each rejection, looked up or asked again."""
         while True:
-            ways = self._ways(form)
+            ways, messages = self._ways(form), self.parameters.fitted(messages)
             keys = [self._key(messages, sent) for sent in ways]
             stored = self.cache.find(keys)
             if completion := next((stored[key] for key in keys if key in stored), None):
@@ -255,14 +261,9 @@ class OpenAIModel:
                 f"llm.structured: expected an endpoint that accepts {FORMAT}, got a rejection from "
                 f"{self.settings.model} at {self.endpoint} ({refusal.said}): set it to auto"
             )
-        if self.parameters.learn(refusal.name) and refusal.name == FORMAT:
-            _log.warning(
-                "llm.structured: %s at %s rejects %s (%s): it is asked in words from now on",
-                self.settings.model,
-                self.endpoint,
-                FORMAT,
-                refusal.said,
-            )
+        if self.parameters.learn(refusal.name) and refusal.name in _INSTEAD:
+            (setting, instead), model = _INSTEAD[refusal.name], f"{self.settings.model} at {self.endpoint}"
+            _log.warning("%s: %s rejects %s (%s): %s from now on", setting, model, refusal.name, refusal.said, instead)
 
     def _ask(self, key: str, messages: Sequence[Message], sent: Mapping[str, Any], heard: Heard | None) -> Completion:
         with self._slots:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 
+from mog_assets.replies import MARKS
+
 # The key, and not a text that quotes it.
 _KEY = re.compile(r'(?<!\\)"answer"\s*:\s*"')
 _CHARACTERS = re.compile(r'(?:[^"\\]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
 _BLANKS = re.compile(r"\s*\Z")
+_BEGINS = re.compile(r"\s*(?:```\w*\s*)?\{")
 
 
 class AnswerText:
@@ -18,12 +21,18 @@ class AnswerText:
     """
 
     def __init__(self) -> None:
-        self._raw, self._given = "", 0
+        self._raw, self._given, self._start = "", 0, 0
 
     def feed(self, piece: str) -> str:
         """Take a piece; returns what it adds to the text."""
         self._raw += piece
-        key = _KEY.search(self._raw)
+        # What comes before an object may be reasoning, also without a mark where it begins: its drafts are no answer.
+        if not self._given:
+            mark = next(reversed([*MARKS.finditer(self._raw)]), None)
+            if mark["opens"] if mark else not _BEGINS.match(self._raw):
+                return ""
+            self._start = mark.end() if mark else 0
+        key = _KEY.search(self._raw, self._start)
         if key is None:
             return ""
         characters = _CHARACTERS.match(self._raw, key.end())

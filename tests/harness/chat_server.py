@@ -244,6 +244,7 @@ def in_pieces(reply: Reply, chars: int = 7) -> Reply:
     except (ValueError, KeyError):
         return reply
     head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": whole["model"]}
+    # A text or a list of parts.
     text, rest = choice["message"]["content"] or "", choice["message"].get("refusal")
     deltas = [{"role": "assistant", "content": ""}]
     deltas += [{"content": text[at : at + chars]} for at in range(0, len(text), chars)]

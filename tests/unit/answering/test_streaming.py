@@ -36,6 +36,34 @@ def test_what_only_quotes_the_key_is_no_answer():
     assert AnswerText().feed("There is no object here.") == ""
 
 
+@pytest.mark.parametrize(
+    "reasoning",
+    [
+        '<think>Maybe {"answer": "draft"}?</think>',
+        'Okay, so {"answer": "draft"}, I think. No.\n</think>\n\n',
+        'Der Nutzer fragt: "answer": "Entwurf" … </think>',
+        '[THINK]First {"answer": "draft"}[/THINK]',
+        '<think>a</think> <reasoning>{"answer": "draft"}</reasoning>```json\n',
+        '<|channel|>analysis<|message|>{"answer": "draft"}<|end|><|start|>assistant<|channel|>final<|message|>',
+        "",
+        "```json\n",
+    ],
+)
+def test_a_draft_in_the_reasoning_is_not_shown_as_the_answer(reasoning):
+    written, raw = AnswerText(), reasoning + '{"step_by_step_thinking": "So.", "answer": "yes, <b>it</b> is"}'
+    pieces = list(map(written.feed, raw))
+    assert "".join(pieces) == "yes, <b>it</b> is" and len(list(filter(None, pieces))) > 3
+
+
+def test_reasoning_that_does_not_end_shows_nothing():
+    for raw in (
+        '<think>Maybe {"answer": "draft"}',
+        'Perhaps {"answer": "draft"}',
+        '<think>a</think><think>{"answer": "b"}',
+    ):
+        assert not "".join(map(AnswerText().feed, raw)), raw
+
+
 def model_of(server, monkeypatch, **settings):
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("OPENAI_API_KEY", "loopback")

@@ -6,13 +6,13 @@ import time
 from dataclasses import dataclass
 
 import pytest
-from chat_server import ChatServer, extra_input, faults, refusal, refused_parameter, says
+from chat_server import ChatServer, Reply, completion, extra_input, faults, refusal, refused_parameter, says
 
 from mog_assets.answering.parsing import CITED, choice, extraction, text_answer
 from mog_assets.answering.prompted import Prompted
 from mog_assets.answering.roles import AnswerRequest, Judgement, Passage
 from mog_assets.replies import MAX_CHARS, Unparsable, only, shown, whole
-from mog_assets.resources.chat import LlmSettings, RequestFailed
+from mog_assets.resources.chat import Form, LlmSettings, RequestFailed
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.llm import OpenAIModel
 from mog_assets.synthesis import asking
@@ -488,3 +488,86 @@ def test_tool_calls_of_any_shape_are_no_reason_to_ask_again(server, llm):
         server.script([says('{"verdict": "useful"}', tool_calls=calls), says(None, "tool_calls", tool_calls=calls)])
         assert USEFUL(llm) == ("useful", "")
         assert "without text" in USEFUL(llm)[1]
+
+
+def refused(message, status=400, **fields):
+    return Reply(
+        json.dumps({"error": {"message": message, "type": "invalid_request_error", **fields}}).encode(), status
+    )
+
+
+NO_SYSTEM = [
+    refused("System role not supported"),
+    refused("Developer instruction is not enabled for models/gemma-3-27b-it"),
+    refused("Unsupported value: 'messages[0].role' does not support 'system'.", param="messages[0].role", code="x"),
+    refused("Conversation roles must alternate user/assistant/user/assistant/..."),
+    refused("Jinja Exception: System role not supported", 500),
+    Reply(
+        json.dumps({"detail": [{"loc": ["body", "messages", 0, "role"], "msg": "Input should be 'user'"}]}).encode(),
+        422,
+    ),
+]
+
+
+@pytest.mark.parametrize("reply", NO_SYSTEM)
+def test_a_model_without_a_system_role_gets_instructions_before_the_question_and_the_log_says_so(
+    fresh, caplog, tmp_path, reply
+):
+    fresh.strict = False
+    asked = {"system": "You answer.", "user": "Why?"}
+    messages = [{"role": role, "content": text} for role, text in asked.items()]
+    fresh.script([lambda messages: reply])
+    model = client(tmp_path)
+    assert model.complete(messages).text and model.complete_many([messages])[0].cached
+    assert [call.body["messages"] for call in fresh.calls[1:]] == [[{"role": "user", "content": "You answer.\n\nWhy?"}]]
+    assert "rejects the system role" in caplog.text and "are sent before the question from now on" in caplog.text
+    assert client(tmp_path).complete(messages).cached and len(fresh.calls) == 2
+
+
+NO_GRAMMAR = [
+    refused("Failed to parse grammar"),
+    refused("Failed to parse grammar", 500),
+    refused("failed to load model vocabulary required for format", 500),
+    refused("The provided JSON schema contains features not supported by xgrammar."),
+    refused("guided decoding backend outlines is not available"),
+]
+
+
+@pytest.mark.parametrize("reply", NO_GRAMMAR)
+def test_a_server_that_cannot_read_the_form_is_asked_in_words_and_the_log_says_so(fresh, caplog, reply):
+    fresh.strict, fresh.refuses["response_format"] = False, reply
+    model = client()
+    assert model.complete([{"role": "user", "content": "Why?"}], Form("a", {"answer": {"type": "string"}})).text
+    assert "rejects response_format" in caplog.text and [len(fresh.calls), model.tally.retries] == [2, 0]
+
+
+@pytest.mark.parametrize("name", ["seed", "max_tokens", "temperature"])
+def test_a_parameter_is_named_in_an_error_whose_message_is_an_object(fresh, name):
+    detail = [{"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted", "input": 0}]
+    body = {"object": "error", "message": {"detail": detail}, "type": "invalid_request_error", "param": None}
+    fresh.strict, fresh.refuses[name] = False, Reply(json.dumps(body).encode(), 422)
+    assert client().complete([{"role": "user", "content": "Why?"}]).text
+    assert name not in fresh.calls[-1].body and len(fresh.calls) == 2
+    fresh.script([lambda messages: Reply(json.dumps({**body, "message": {"detail": "the sky fell"}}).encode(), 422)])
+    with pytest.raises(RequestFailed, match="the sky fell"):
+        client().complete([{"role": "user", "content": "Why?"}])
+
+
+PARTS = [
+    [{"type": "text", "text": "the "}, {"type": "text", "text": "answer"}],
+    [{"type": "thinking", "thinking": [{"type": "text", "text": "a draft"}]}, {"type": "text", "text": "the answer"}],
+    [{"type": "reasoning", "text": "a draft"}, {"type": "output_text", "text": "the answer"}],
+    ["the ", "answer"],
+    [{"text": "the answer"}],
+]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("parts", PARTS)
+def test_an_answer_in_parts_is_read_and_paid_for_once(fresh, parts, streamed):
+    fresh.strict = False
+    fresh.script([lambda messages: completion(messages, "two words", content=parts)])
+    pieces = []
+    heard = {"heard": pieces.append} if streamed else {}
+    assert client().complete([{"role": "user", "content": "Why?"}], **heard).text == "the answer"
+    assert "".join(pieces) == "the answer" * streamed and len(fresh.calls) == 1
