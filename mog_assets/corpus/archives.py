@@ -13,7 +13,7 @@ _READ = (".xml", ".rels", ".opf", ".xhtml", ".html", ".htm", ".mht", ".docx", ".
 # Files of other kinds that bear the suffix of an archive, by their beginnings.
 _OTHERS = {b"{\\rtf": "RTF", b"%PDF": "a PDF", b"<": "HTML or XML"}
 _PIECE = 1 << 20
-_OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 ENCRYPTED = "encrypted: expected a file that opens without a password"
 
 
@@ -30,7 +30,7 @@ def unpack(content: bytes, kind: str, limit: int) -> dict[str, bytes]:
     Raises:
         ValueError: it is damaged or encrypted, or a limit is exceeded; the message is the reason.
     """
-    if content.startswith(_OLD_OFFICE):
+    if content.startswith(OLD_OFFICE):
         if "EncryptedPackage".encode("utf-16-le") in content:
             raise ValueError(ENCRYPTED)
         raise ValueError(f"expected a {kind} file, got a file of an older Office: save it as {kind}")

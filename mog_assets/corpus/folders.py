@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from mog_assets.config.loading import DEFAULT_CONFIG
 from mog_assets.corpus import formats
+from mog_assets.corpus.conversion import missing
 from mog_assets.corpus.formats import GZIP
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.printable import printable
@@ -47,10 +49,10 @@ def suffixes() -> tuple[str, ...]:
 def suffix_of(name: str) -> str:
     """The suffix that says how a file is read, in lower case; empty if it is not read.
 
-    `.gz` alone is that of a text without another suffix, such as `changelog.gz`.
+    `.gz` alone is that of a text without another suffix, such as `changelog.gz`; README is read as `.txt`.
     """
     file = name.lower().rpartition("/")[2]
-    bare = GZIP if file.endswith(GZIP) and file.count(".") == 1 else ""
+    bare = GZIP if file.endswith(GZIP) and file.count(".") == 1 else ".txt" if file in formats.BARE else ""
     return next((suffix for suffix in suffixes() if file.endswith(suffix)), bare)
 
 
@@ -189,7 +191,14 @@ def _look_at(root: str, name: str, limit: int) -> FolderFile:
         return FolderFile(name, refusal=f"expected a regular file, got a {kind}: not opened")
     if status.st_size > limit and suffix_of(name) not in ("", *_ENDS):
         return FolderFile(name, path, status, too_long(status.st_size, limit))
-    return FolderFile(name, path, status)
+    return FolderFile(name, path, status, _no_document(name))
+
+
+def _no_document(name: str) -> str:
+    """Why a file is not read, whatever is in it; empty if it is."""
+    if name == DEFAULT_CONFIG:
+        return "the settings of a project, no document"
+    return missing(os.path.splitext(name)[1].lower())
 
 
 def too_long(size: int, limit: int) -> str:

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from mog_assets import registry
-from mog_assets.corpus import code, markup
+from mog_assets.corpus import code, conversion, markup
 from mog_assets.corpus.marks import Parsed
 from mog_assets.registry import Registry
 
@@ -35,6 +35,14 @@ class Format:
     read: Callable[..., Parsed]
     text: bool = False
     version: str = "1"
+
+
+BARE = {*("readme", "changelog", "changes", "history", "news", "install", "contributing", "authors", "faq", "howto")}
+BARE |= {*("license", "copying", "notice", "todo")}
+"""Files of text that have no suffix, in lower case."""
+_WORD = (".docx", ".docm", ".dotx", ".dotm")
+_SLIDES = (".pptx", ".pptm", ".potx", ".potm", ".ppsx", ".ppsm")
+_SHEETS = (".xlsx", ".xlsm", ".xltx", ".xltm")
 
 
 def suffixes() -> list[str]:
@@ -67,13 +75,19 @@ def _office(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
     parts = _unpacked(name, content, limits)
     if limits["reader"] == "docling":
         return _with_layout(name, content, limits)
-    if name.lower().endswith(".docx"):
+    if PurePosixPath(name.lower()).suffix in _WORD:
         from mog_assets.corpus.word import read_docx
 
         return read_docx(parts, PurePosixPath(name).stem, limits["text_bytes"], limits["unpacked_bytes"])
     from mog_assets.corpus.slides import read_pptx
 
     return read_pptx(parts, PurePosixPath(name).stem, limits["text_bytes"])
+
+
+def _converted(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
+    suffix = PurePosixPath(name).suffix.lower()
+    name = str(PurePosixPath(name).with_suffix(f".{conversion.INTO[suffix]}"))
+    return format_of(name).read(name, conversion.converted(content, suffix, limits), limits)
 
 
 def _epub(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
@@ -122,15 +136,20 @@ def _with_layout(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed
 FORMATS: Registry[Format] = registry.FORMATS
 """All formats by suffix, in lower case."""
 
-FORMATS.register(".txt", Format(markup.read_plain, text=True))
-FORMATS.register(".md", Format(markup.read_markdown, text=True))
-FORMATS.register(".rst", Format(markup.read_restructured, text=True))
-FORMATS.register(".html", Format(markup.read_page, text=True))
-FORMATS.register(".htm", Format(markup.read_page, text=True))
-FORMATS.register(".pdf", Format(_pdf, version="2"))
-FORMATS.register(".docx", Format(_office, version="2"))
-FORMATS.register(".pptx", Format(_office, version="2"))
-FORMATS.register(".xlsx", Format(_sheets))
+for _suffixes, _format in {
+    (".txt", ".adoc", ".asciidoc", ".org", ".tex"): Format(markup.read_plain, text=True, version="2"),
+    (".md", ".markdown", ".mdx"): Format(markup.read_markdown, text=True),
+    (".rst",): Format(markup.read_restructured, text=True),
+    (".html", ".htm", ".xhtml"): Format(markup.read_page, text=True),
+    (".json", ".yaml", ".yml", ".log"): Format(markup.read_data, text=True),
+    (".srt", ".vtt"): Format(markup.read_subtitles, text=True),
+    (".pdf",): Format(_pdf, version="2"),
+    (*_WORD, *_SLIDES): Format(_office, version="2"),
+    _SHEETS: Format(_sheets),
+    tuple(conversion.INTO): Format(_converted),
+}.items():
+    for _suffix in _suffixes:
+        FORMATS.register(_suffix, _format)
 FORMATS.register(".epub", Format(_epub))
 FORMATS.register(".ipynb", Format(_by("notebooks", "read_notebook")))
 FORMATS.register(".eml", Format(_by("mail", "read_message"), version="2"))

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from threading import Lock
 
-from mog_assets.corpus.folders import suffixes
+from mog_assets.corpus.folders import suffix_of
 from mog_assets.corpus.sources import SOURCES, Item, Kept, Refusal, Source, is_name
 
 _SCHEMES = ("https", "http", "ssh", "file")
@@ -67,7 +67,7 @@ class _Repository:
             facts, _, name = entry.partition("\t")
             mode, _, blob = facts.split(" ")
             hidden = any(part.startswith(".") for part in PurePosixPath(name).parts)
-            if hidden or (mode != "160000" and not name.lower().endswith(suffixes())):
+            if hidden or (mode != "160000" and not suffix_of(name)):
                 continue
             refusal = _SKIPPED.get(mode, "" if is_name(name) else "expected a name that a file may have")
             self.items[name] = Item(blob, refusal=refusal)

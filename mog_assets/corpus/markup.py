@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import re
@@ -20,6 +21,9 @@ _OTHER = re.compile(r" {4}|\t| {0,3}(?:[-+*>|<]|\d{1,9}[.)][ \t])")
 # Of reStructuredText: one punctuation mark, repeated.
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}")
 _FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_LATEX_TITLE = re.compile(r"\\title\{([^{}]+)\}")
+# Number, times and settings of a subtitle, with the blank line before them.
+_CUE = re.compile(r"(?:^|\n)\n*(?:[^\n]*\n)?(?:\d+:)?\d\d:\d\d[.,]\d{3}[ \t]+-->[^\n]*")
 _OLD_MAC = re.compile(r"\r(?!\n)")
 # YAML is read at some 50,000 characters a second.
 _LONGEST_FRONT = 20_000
@@ -60,8 +64,22 @@ def read_plain(name: str, text: str) -> Parsed:
     return Parsed(_title(name, text), text)
 
 
+def read_data(name: str, text: str) -> Parsed:
+    """Read what has no title, such as a log, as it is; JSON on one line or with escaped letters is written plainly."""
+    if name.lower().endswith(".json") and ("\\u" in text or "\n" not in text.strip()):
+        with contextlib.suppress(ValueError, RecursionError):
+            text = json.dumps(json.loads(text), ensure_ascii=False, indent=1)
+    return Parsed(PurePosixPath(name).name, text)
+
+
+def read_subtitles(name: str, text: str) -> Parsed:
+    """Read the words of subtitles, without their times."""
+    text, times = _CUE.subn("", re.sub(r"\r\n?", "\n", text))
+    return Parsed(PurePosixPath(name).stem, text.removeprefix("WEBVTT").strip(), notes={"times left out": times})
+
+
 def _title(name: str, text: str) -> str:
-    heading = re.match(r"\s*#\s+(.+)", text)
+    heading = re.match(r"\s*(?:[#=]|#\+title:)\s+(.+)", text, re.IGNORECASE) or _LATEX_TITLE.search(text[:5_000])
     return ((heading[1] if heading else first_line(text)) or PurePosixPath(name).stem).strip()
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from mog_assets.corpus.folders import suffixes
+from mog_assets.corpus.folders import suffix_of
 from mog_assets.corpus.sources import SOURCES, Item, Source, is_name
 from mog_assets.resources import extras
 
@@ -48,7 +48,7 @@ def _items(scheme: str, address: str) -> Mapping[str, Item]:
     items = {}
     for key, facts in objects.items():
         name = key[len(root) :].lstrip("/") or PurePosixPath(key).name
-        if not name.lower().endswith(suffixes()):
+        if not suffix_of(name):
             continue
         if is_name(name):
             items[name] = Item(_version(facts), _modified(facts))

@@ -539,7 +539,7 @@ def test_lines_made_to_break_a_parser_are_rows(folder, reasons, line, reason):
 def test_archives_and_unknown_kinds_are_a_row_a_kind_and_not_opened(folder, reasons, monkeypatch):
     with zipfile.ZipFile(folder / "b.zip", "w") as archive:
         archive.writestr("inner.txt", "Inner.")
-    for name in ("a.zip", "c.ZIP", "docs.tar.gz", "README", "sub/x.odt"):
+    for name in ("a.zip", "c.ZIP", "docs.tar.gz", "Makefile", "sub/x.odg"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(b"PK")
     genuine = os.open
@@ -551,8 +551,8 @@ def test_archives_and_unknown_kinds_are_a_row_a_kind_and_not_opened(folder, reas
     assert reasons(folder) == {
         "a.zip": f"unknown kind .zip: this and 2 more {known}",
         "docs.tar.gz": f"unknown kind .gz: {known}",
-        "README": f"no suffix: {known}",
-        "sub/x.odt": f"unknown kind .odt: {known}",
+        "Makefile": f"no suffix: {known}",
+        "sub/x.odg": f"unknown kind .odg: {known}",
     }
     assert set(opens) == {"good.txt"}
 
