@@ -143,7 +143,7 @@ for _suffixes, _format in {
     (".html", ".htm", ".xhtml"): Format(markup.read_page, text=True),
     (".json", ".yaml", ".yml", ".log"): Format(markup.read_data, text=True),
     (".srt", ".vtt"): Format(markup.read_subtitles, text=True),
-    (".pdf",): Format(_pdf, version="2"),
+    (".pdf",): Format(_pdf, version="3"),
     (*_WORD, *_SLIDES): Format(_office, version="2"),
     _SHEETS: Format(_sheets),
     tuple(conversion.INTO): Format(_converted),

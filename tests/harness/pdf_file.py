@@ -4,15 +4,26 @@ import io
 import textwrap
 
 
-def pdf(pages, title="", outline=(), extra=b"", encrypt=b""):
-    """A PDF whose pages are lists of (x, y, size, text) lines; the outline has (level, title, page)."""
-    objects = {1: b"<< /Type /Catalog /Pages 2 0 R %s>>" % (b"/Outlines 4 0 R " if outline else b"")}
-    objects[3] = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
+def pdf(pages, title="", outline=(), font=b"", encrypt=b"", objects=None):
+    """A PDF whose pages are lists of (x, y, size, text) lines; the outline has (level, title, page).
+
+    The font may have further entries, and a page may be bytes: its content. Further objects replace those of a number.
+    """
+    further, objects = (
+        objects or {},
+        {1: b"<< /Type /Catalog /Pages 2 0 R %s>>" % (b"/Outlines 4 0 R " if outline else b"")},
+    )
+    objects[3] = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica %s >>" % font
     kids = []
     for number, lines in enumerate(pages):
         page, content = 100 + 2 * number, 101 + 2 * number
-        drawn = b"".join(
-            b"BT /F1 %d Tf %d %d Td (%s) Tj ET\n" % (size, x, y, text.encode("latin-1")) for x, y, size, text in lines
+        drawn = (
+            lines
+            if isinstance(lines, bytes)
+            else b"".join(
+                b"BT /F1 %d Tf %d %d Td (%s) Tj ET\n" % (size, x, y, text.encode("latin-1"))
+                for x, y, size, text in lines
+            )
         )
         objects[page] = (
             b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents %d 0 R "
@@ -34,6 +45,7 @@ def pdf(pages, title="", outline=(), extra=b"", encrypt=b""):
     objects[5] = b"<< /Title (%s) >>" % title.encode("latin-1")
     if encrypt:
         objects[6] = encrypt
+    objects |= further
     out, places = io.BytesIO(b"%PDF-1.5\n"), {}
     out.seek(0, 2)
     for number, body in sorted(objects.items()):
