@@ -106,7 +106,7 @@ def _running(pages: list[list[_Row]], margins: list[tuple[float, float]], large:
 
     def runs(form: str, on: dict[int, tuple[Line, Box]]) -> bool:
         said = _PAGE.fullmatch(form) or _COUNT not in form
-        least = 2 if said and len(pages) <= _PAGES else _PAGES
+        least: float = 2 if said and len(pages) <= _PAGES else _PAGES
         if any(box.height > large for _, box in on.values()):
             least = max(least, len(pages) / 2 if said else math.inf)
         if len(on) < least:
