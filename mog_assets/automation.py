@@ -23,6 +23,7 @@ from mog_assets.materialising import Materialised, materialise
 from mog_assets.names import Names
 from mog_assets.plan import REGISTRY, graph, needed
 from mog_assets.recipe import FORCE, Recipe
+from mog_assets.records import hold
 from mog_assets.resources import extras, tracing
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.store import digest, label
@@ -123,12 +124,30 @@ def _executor(name: str) -> dg.ExecutorDefinition:
         raise ConfigError(f"{EXECUTOR_VARIABLE}: expected one of {', '.join(_EXECUTORS)}, got {name!r}")
     package, attribute = _EXECUTORS[name]
     try:
-        return getattr(importlib.import_module(package), attribute)
+        return _holding(getattr(importlib.import_module(package), attribute))
     except ImportError as error:
         raise ConfigError(
             f"{EXECUTOR_VARIABLE}: expected an executor that is installed, got {name!r}, which needs the package "
             f"{package.replace('_', '-')} ({error}): {extras.command(package)}"
         ) from error
+
+
+def _holding(inner: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
+    """The executor; its process holds the lock file of the run."""
+
+    def create(context: dg.InitExecutorContext) -> dg.Executor:
+        assert inner.executor_creation_fn is not None
+        executor = inner.executor_creation_fn(context)
+        execute = executor.execute
+
+        def held(run: Any, plan: Any) -> Any:
+            hold(run.instance, run.run_id)
+            return execute(run, plan)
+
+        executor.execute = held  # type: ignore[method-assign]
+        return executor
+
+    return dg.ExecutorDefinition(inner.name, inner.config_schema, inner._requirements_fn, create, inner.description)
 
 
 def _outside(recipe: Recipe, name: str, host: Host) -> dg.SourceAsset:

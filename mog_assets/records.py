@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import socket
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,18 +18,23 @@ import dagster as dg
 import yaml
 from dagster._check import CheckError
 from dagster._core.instance.ref import InstanceRef
-from dagster._core.storage.dagster_run import FINISHED_STATUSES, NOT_FINISHED_STATUSES
+from dagster._core.storage.dagster_run import FINISHED_STATUSES, NOT_FINISHED_STATUSES, RunRecord
+from dagster._core.storage.runs import SqliteRunStorage
+from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._utils.concurrency import ConcurrencyClaimStatus
+from filelock import FileLock, Timeout
 
 from mog_assets.resources import extras
 from mog_assets.resources.errors import ConfigError, MogError
-from mog_assets.resources.holding import alive
 from mog_assets.resources.printable import printable
 from mog_assets.resources.progress import note
 
 _TAG = "mog/process"
 # Seconds between attempts of a waiting step to claim its pool slot and to check that the holder is alive.
 _ASK_SECONDS, _LOOK_SECONDS = 1.0, 10.0
+# Seconds for a launched run to have a process, and for a code server on this machine to accept a connection.
+_START_SECONDS, _ANSWER_SECONDS = 30.0, 1.0
+_held: list[AbstractContextManager[object]] = []
 
 
 @contextmanager
@@ -120,31 +126,92 @@ def missing_package(name: str) -> str:
     return f"expected installed packages, but {name} is missing: {extras.command(name)}"
 
 
-def process_tags() -> dict[str, str]:
-    """Tags of a run of this process."""
-    return {_TAG: _process(os.getpid())}
+@contextmanager
+def holding(instance: dg.DagsterInstance, run_id: str) -> Iterator[dict[str, str]]:
+    """Hold the lock file of a run that this process executes; gives tags for the run.
+
+    The system releases it when the process ends, however it ends. Where other machines use the same database, the file
+    tells which of them may judge.
+    """
+    _lock(instance, "").mkdir(parents=True, exist_ok=True)
+    with FileLock(_lock(instance, run_id), thread_local=False):
+        yield {_TAG: f"{socket.gethostname()} {os.getpid()}"}
+
+
+def hold(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Hold the lock file of a run until this process, which was started for the run, has ended."""
+    held = holding(instance, run_id)
+    instance.add_run_tags(run_id, held.__enter__())
+    # What nothing refers to is closed.
+    _held.append(held)
 
 
 def end_killed(instance: dg.DagsterInstance) -> list[str]:
-    """Report runs of this machine whose process is gone as failed, and release their pool slots.
+    """Report runs whose process is gone as failed, whoever launched them, and release their pool slots.
 
-    Otherwise they never end in Dagster's records, and the next run waits for their pool slot forever.
+    Otherwise they never end in Dagster's records: their assets, and the next run of their pool, wait forever. Queued
+    runs are left to the daemon.
 
     Returns:
         Ids of the runs that were reported.
     """
-    ended = []
-    for run in instance.get_runs(dg.RunsFilter(statuses=NOT_FINISHED_STATUSES)):
-        tag = run.tags.get(_TAG, "")
-        host, _, pid = tag.partition(" ")
-        if host == socket.gethostname() and _process(int(pid.split()[0])) != tag:
-            instance.report_run_failed(run, f"The process of this run ({tag}) was killed.")
-            ended.append(run.run_id)
+    locks, ended = [*_lock(instance, "").glob("*")], []
+    statuses = [status for status in NOT_FINISHED_STATUSES if status != dg.DagsterRunStatus.QUEUED]
+    records = instance.get_run_records(dg.RunsFilter(statuses=statuses))
+    for gone in (record.dagster_run.run_id for record in records if _is_gone(instance, record)):
+        # It may have ended by itself since.
+        if (run := instance.get_run_by_id(gone)) is not None and not run.is_finished:
+            process = run.tags.get(_TAG, "none was started")
+            instance.report_run_failed(run, f"The process of this run ({process}) was killed.")
+            ended.append(gone)
+    for lock in {lock.name for lock in locks} - {record.dagster_run.run_id for record in records}:
+        _lock(instance, lock).unlink(missing_ok=True)
     events = instance.event_log_storage
     if waiting := list(events.get_concurrency_run_ids()):
         for run in instance.get_runs(dg.RunsFilter(run_ids=waiting, statuses=FINISHED_STATUSES)):
             events.free_concurrency_slots_for_run(run.run_id)
     return ended
+
+
+def _is_gone(instance: dg.DagsterInstance, record: RunRecord) -> bool:
+    """Whether no process executes a run that is not finished, or will."""
+    run, lock = record.dagster_run, _lock(instance, record.dagster_run.run_id)
+    if _TAG in run.tags:
+        # It was held before the run had the tag. Without the file, another machine judges.
+        return lock.exists() and not _is_held(lock)
+    # Of a database server, the run may be another machine's: Dagster gives it some minutes to start.
+    idle = (datetime.now(UTC) - record.update_timestamp.replace(tzinfo=UTC)).total_seconds()
+    if idle < _START_SECONDS or not isinstance(instance.run_storage, SqliteRunStorage):
+        return False
+    launched = run.tags.get(GRPC_INFO_TAG)
+    # Somebody's own process executes what no code server started.
+    return not _answers(json.loads(launched)) if launched else run.status != dg.DagsterRunStatus.STARTED
+
+
+def _is_held(lock: Path) -> bool:
+    try:
+        with FileLock(lock, timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
+def _answers(server: Mapping[str, Any]) -> bool:
+    """Whether somebody listens where a code server did."""
+    if not server.get("socket"):
+        family, address = socket.AF_INET, (server["host"], server["port"])
+    else:
+        family, address = socket.AF_UNIX, server["socket"]
+    with socket.socket(family) as opened, suppress(OSError):
+        opened.settimeout(_ANSWER_SECONDS)
+        opened.connect(address)
+        return True
+    return False
+
+
+def _lock(instance: dg.DagsterInstance, run_id: str) -> Path:
+    """The lock file of a run; of none, the folder of all."""
+    return Path(instance.root_directory) / "running" / run_id
 
 
 def cancel(instance: dg.DagsterInstance, run_id: str) -> None:
@@ -214,17 +281,5 @@ def _named(instance: dg.DagsterInstance, run_id: str) -> str:
     run = instance.get_run_by_id(run_id)
     if run is None or _TAG not in run.tags:
         return f"run {run_id[:8]}"
-    host, pid, _ = run.tags[_TAG].split(" ")
+    host, pid = run.tags[_TAG].split()[:2]
     return f"process {pid} on {host} (run {run_id[:8]})"
-
-
-def _process(pid: int) -> str:
-    """Host, id and start time of a process; a later process with the same id has another start time."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-        # Killed, but not yet reaped by its parent (in a container perhaps never).
-        start = "gone" if state[0] in "ZX" else state[19]
-    except OSError:
-        # The process is gone, or the system has no /proc.
-        start = "running" if alive(pid) else "gone"
-    return f"{socket.gethostname()} {pid} {start}"

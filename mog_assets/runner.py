@@ -17,7 +17,7 @@ from mog_assets.automation import build
 from mog_assets.config import Settings, check_corpora
 from mog_assets.plan import REGISTRY, default, graph, in_order, needed, phases, stale, waits
 from mog_assets.recipe import FORCE, Recipe
-from mog_assets.records import cancel, end_killed, opened_instance, process_tags, readable_errors, sleep_in_claims
+from mog_assets.records import cancel, end_killed, holding, opened_instance, readable_errors, sleep_in_claims
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.files import make_home
 from mog_assets.resources.holding import sweep_orphans
@@ -218,14 +218,14 @@ def _execute(
 ) -> set[str]:
     """Materialise some assets in one Dagster run; returns those that succeeded."""
     job, run_id = definitions.resolve_implicit_global_asset_job_def(), str(uuid.uuid4())
-    with on_stop(lambda: cancel(opened, run_id)):
+    with holding(opened, run_id) as process, on_stop(lambda: cancel(opened, run_id)):
         result = job.execute_in_process(
             instance=opened,
             asset_selection=[dg.AssetKey(key.split("/")) for key in keys],
             partition_key=corpus,
             raise_on_error=False,
             run_id=run_id,
-            tags={**process_tags(), **(tags or {})},
+            tags={**process, **(tags or {})},
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         )
     for event in result.all_events:

@@ -27,6 +27,7 @@ from dagster._utils.log import configure_loggers
 from dagster_webserver.app import create_app_from_workspace_process_context
 from starlette.types import ASGIApp
 
+from mog_assets.records import end_killed
 from mog_assets.resources.errors import MogError
 from mog_assets.serving import access, descriptors, server
 from mog_assets.serving.connections import Connections
@@ -40,6 +41,8 @@ _STATEMENT_MS, _RECYCLE_SECONDS, _POOL_OVERFLOW = 15_000, 3600, 20
 # A launch names each of its partitions.
 _BODY_BYTES = 16 << 20
 _DRAIN_SECONDS = 1.0
+# Seconds between looks for runs that were killed.
+_END_SECONDS = 15.0
 
 _log = logging.getLogger("dagster.mog")
 
@@ -76,6 +79,7 @@ def main(descriptor: int, host: str, workspace: Path | None) -> int:
         instance = stack.enter_context(dg.DagsterInstance.get())
         instance.optimize_for_webserver(_STATEMENT_MS, _RECYCLE_SECONDS, _POOL_OVERFLOW)
         if workspace is None:
+            Thread(target=_end_killed, args=(instance, serving.stopping), daemon=True).start()
             workspace = _code_server(instance, stack)
             daemon = subprocess.Popen([sys.executable, "-m", "dagster._daemon", "run", "--workspace", str(workspace)])
             stack.callback(daemon.terminate)
@@ -109,6 +113,17 @@ class _Serving:
 
 def _guarded(app: ASGIApp, options: ServerOptions) -> ASGIApp:
     return Changes(UiGuard(Body(app, options), options))
+
+
+def _end_killed(instance: dg.DagsterInstance, stopping: Event) -> None:
+    """End runs that a crash has left, now and as long as this process runs; the sensor may be switched off."""
+    while not stopping.is_set():
+        try:
+            end_killed(instance)
+        except Exception:
+            # The database may be locked or away for a while.
+            _log.warning("runs that were killed could not be ended: trying again", exc_info=True)
+        stopping.wait(_END_SECONDS)
 
 
 def _stop_with(daemon: subprocess.Popen[bytes], stopping: Event) -> None:

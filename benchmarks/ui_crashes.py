@@ -1,0 +1,123 @@
+"""Kill the whole process tree of `mog ui` at random moments of a build, start it again, and time what follows.
+
+    $ python benchmarks/ui_crashes.py FOLDER [--moments 10] [--seed 0]
+
+FOLDER must not exist. Each row: after how many seconds of a build the tree was killed, the runs it left unfinished,
+seconds from the next start until everything is built, and the runs that are unfinished then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
+
+from mog_assets import config
+from mog_assets.plan import is_complete
+
+LIMIT = 1800.0
+SETTINGS = {
+    "home": "home",
+    "corpora": {"notes": {"path": "notes"}},
+    "levels": 2,
+    "methods": ["fused"],
+    "automation": {"interval_seconds": 5},
+}
+
+
+def tree(pid: int) -> list[int]:
+    """A process and all that it started."""
+    children: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        children += map(int, task.read_text().split())
+    return [pid, *(found for child in children for found in tree(child))]
+
+
+@contextmanager
+def ui(folder: Path) -> Iterator[None]:
+    """`mog ui` of a project; in the end the whole tree is killed with SIGKILL."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "mog_assets.cli", "ui", "--config", str(folder / "mog.yaml"), "--port", str(port)]
+    with (folder / "ui.log").open("ab") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        try:
+            yield
+        finally:
+            for pid in tree(process.pid):
+                # It may have ended since.
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+
+
+def unfinished(folder: Path) -> list[str]:
+    """Status of each run that has not ended, in Dagster's records."""
+    with dg.DagsterInstance.from_config(str(folder / "home/dagster")) as instance:
+        return [run.status.value for run in instance.get_runs(dg.RunsFilter(statuses=NOT_FINISHED_STATUSES))]
+
+
+def until_built(folder: Path) -> float:
+    """Seconds until everything is built and no run goes on; at most `LIMIT`."""
+    started = time.monotonic()
+    while time.monotonic() - started < LIMIT:
+        if is_complete(config.load(folder / "mog.yaml")) and not unfinished(folder):
+            break
+        time.sleep(1)
+    return time.monotonic() - started
+
+
+def add(folder: Path, number: int) -> None:
+    """Add a document, and change another one."""
+    for name in {number, number // 2}:
+        text = f"# Note {name}\n\nThe otter {name} swims at dusk. It eats {number} crayfish.\n"
+        (folder / f"notes/{name}.md").write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    """Print a row for each moment."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--moments", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    folder, draw = asked.folder, random.Random(asked.seed)
+    (folder / "notes").mkdir(parents=True)
+    (folder / "mog.yaml").write_text(json.dumps(SETTINGS), encoding="utf-8")
+    add(folder, 0)
+    with ui(folder):
+        print(f"first build: {until_built(folder):.0f} s", flush=True)
+        add(folder, 1)
+        usual = until_built(folder)
+    print(f"a document added and nothing killed: {usual:.0f} s", flush=True)
+    print("moment s | unfinished runs left | built s after the next start | unfinished runs then", flush=True)
+    left: tuple[float, list[str]] | None = None
+    for number in range(2, asked.moments + 3):
+        with ui(folder):
+            seconds = until_built(folder)
+            if left is not None:
+                print(
+                    f"{left[0]:.0f} | {', '.join(left[1])} | {seconds:.0f} | {', '.join(unfinished(folder))}",
+                    flush=True,
+                )
+            add(folder, number)
+            moment = draw.uniform(0, usual)
+            time.sleep(moment)
+        left = moment, unfinished(folder)
+
+
+if __name__ == "__main__":
+    main()
