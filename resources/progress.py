@@ -31,14 +31,20 @@ class _Track:
 
     def __init__(self, total: int, what: str) -> None:
         self.total, self.what = total, what
-        self.done, self._started = 0, time.monotonic()
+        self.done, self._first, self._started = 0, 0, 0.0
 
     def __str__(self) -> str:
         state = f"{self.what}: {self.done:,} of {self.total:,}"
-        if not 0 < self.done < self.total:
+        if not self._first < self.done < self.total:
             return state
-        rest = (time.monotonic() - self._started) / self.done * (self.total - self.done)
+        rest = (time.monotonic() - self._started) / (self.done - self._first) * (self.total - self.done)
         return f"{state}, about {duration(rest)} left"
+
+    def advance(self, n: int) -> None:
+        """Count what is done; the speed is that after the first time: before, models load, and old items are found."""
+        if not self.done:
+            self._first, self._started = n, time.monotonic()
+        self.done += n
 
 
 def duration(seconds: float) -> str:
@@ -160,7 +166,7 @@ def track(total: int, what: str) -> Iterator[Advance]:
     task = None if console is None else console.add_task(what, total=total)
 
     def advance(n: int) -> None:
-        counted.done += n
+        counted.advance(n)
         if console is not None:
             console.advance(task, n)
 

@@ -110,13 +110,17 @@ def plan(path: str | None, corpora: tuple[str, ...], select: tuple[str, ...], ev
         many = sum(row.corpus is not None for row in parts)
         table.add_row(asset, str(many or ""), reasons, duration(seconds) if seconds else "")
     EscapedConsole(160).print(table)
+    if new := [row.corpus for row in rows if row.asset == "embeddings/level_1" and row.why == "new"]:
+        from mog_assets.cli.forecast import encoding
+
+        echo(encoding(settings, [corpus for corpus in new if corpus]))
 
 
 def _run(
     settings: config.Settings, corpora: Sequence[str], select: Sequence[str], force: Sequence[str], as_json: bool
 ) -> None:
     from mog_assets.resources import progress
-    from mog_assets.resources.store import label
+    from mog_assets.resources.store import Store, label
 
     started = time.monotonic()
     with progress.displayed(), on_stop(progress.clear):
@@ -142,7 +146,10 @@ def _run(
         sys.exit(FAILED)
     if not as_json:
         print_leaderboard(settings)
-        if not settings.tests:
+        if any(step["asset"] == "report" for step in steps):
+            echo(f"Report: {Store(settings.home).read('report').path('report.html')}")
+        # What was selected may lack what a search needs.
+        if not settings.tests and Store(settings.home).find("method") is not None:
             echo(
                 "Nothing is measured, because no question set has a test split. "
                 'Search with `mog retrieve "…"`, ask with `mog ask "…"`.'

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mog_assets import config
+from mog_assets.cli import forecast
 from mog_assets.cli.documents import left_out
 from mog_assets.cli.findings import OK, PROBLEM, WARNING, Finding
 from mog_assets.config import Settings
@@ -18,9 +19,6 @@ from mog_assets.resources import extras
 from mog_assets.resources.errors import ConfigError, MogError
 
 _GIB = 2**30
-# Approximate disk space of the home folder: bytes per byte of text at chunks of 500 characters (vectors of size 384,
-# twice as float16 and once as float32 in Qdrant, term counts of five levels, the graph), and bytes of an empty project.
-_BYTES_PER_BYTE, _BYTES_OF_A_PROJECT = 25, 300_000_000
 # With this share of documents in other languages, what knows English alone is told.
 _OTHERS = 0.1
 
@@ -67,7 +65,7 @@ def documents(settings: Settings) -> Iterator[Finding]:
                 wrong.append(Finding("documents", PROBLEM, f"question_sets.{name}.path: {error}"))
     yield from wrong
     if not (missing or wrong):
-        yield Finding("documents", OK, f"{len(settings.corpora)} corpora, {len(sets)} question sets")
+        yield Finding("documents", OK, f"corpora: {len(settings.corpora)}; question sets: {len(sets)}")
     for said in left_out(settings):
         yield Finding("documents", WARNING, said)
 
@@ -152,29 +150,17 @@ def home(settings: Settings | None, base: Path) -> Iterator[Finding]:
         yield Finding("home", PROBLEM, said, "change its owner, or set another `home`")
         return
     free = shutil.disk_usage(existing).free
-    texts = sum(_bytes(corpus.path) for corpus in settings.corpora.values()) if settings is not None else 0
-    need = texts * _BYTES_PER_BYTE + _BYTES_OF_A_PROJECT
+    texts = forecast.characters(settings, settings.corpora) if settings is not None else 0
+    need = forecast.disk(texts)
     said = f"{folder}: {_gib(free)} free"
     if settings is not None:
-        said += f"; {_gib(texts)} of documents take about {_gib(need)}"
+        said += f"; {_gib(texts)} of text take about {_gib(need)}"
     if free >= need:
         yield Finding("home", OK, said)
     elif (folder / "store").exists():
         yield Finding("home", WARNING, f"{said}, part of it already used", "free some space before you add documents")
     else:
         yield Finding("home", PROBLEM, said, "free some space, or set another `home`")
-
-
-def _bytes(path: Path) -> int:
-    if path.is_file():
-        # Compressed text grows about fourfold.
-        return path.stat().st_size * (4 if path.suffix == ".gz" else 1)
-    return sum(
-        (Path(folder) / name).lstat().st_size
-        for folder, _, names in os.walk(path)
-        for name in names
-        if (Path(folder) / name).is_file()
-    )
 
 
 def _gib(size: float) -> str:

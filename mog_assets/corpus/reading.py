@@ -134,12 +134,15 @@ def _read_corpus(path: Path, entries: Sequence[FolderFile], context: _Context) -
                 reading.journal.rows.append((found.name, record.line, record.raw, stamp if whole else None, outcome))
             reason = outcome.reason
             if not reason:
-                key = unicodedata.normalize("NFC", outcome.id)
+                name = outcome.id.removeprefix(f"{found.place}:") if found.many == "messages" else outcome.id
+                # A message is one document, in however many mailboxes it is; a number names it in one alone.
+                name = outcome.id if name.isdigit() else name
+                key = unicodedata.normalize("NFC", name)
                 if key not in seen:
-                    seen[key] = place, outcome.id
+                    seen[key] = place, name
                 else:
                     first, other = seen[key]
-                    same = "" if other == outcome.id else ", composed differently (NFC),"
+                    same = "" if other == name else ", composed differently (NFC),"
                     reason = f"duplicate id: {outcome.id!r}{same} occurs at {first} and at {place}; the first is used"
             if reason:
                 reading.skipped.append(Skipped(place, printable(outcome.id), printable(reason), int(not record.line)))
@@ -292,7 +295,7 @@ def _read_messages(file: FolderFile, stream: BinaryIO, context: _Context) -> Ite
             if size > context.limit:
                 yield _refused(number, b"", "", too_long(size, context.limit))
                 continue
-            identity = name_of(message) or f"{file.place}:{number}"
+            identity = f"{file.place}:{name_of(message) or number}"
             # With its id: one without a name may have moved to another place.
             raw = _hashed("", "", "", "", file.name, identity, message)
             if raw in context.memory.outcomes:

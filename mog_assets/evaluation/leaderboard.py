@@ -11,7 +11,7 @@ import pandas as pd
 from mog_assets.evaluation.measures import KNOWN_BY, Board, boards, document_measures, leading_measure
 from mog_assets.evaluation.scores import compare, gap_closed, interval, on_documents, p_said, p_text
 from mog_assets.questions.origins import Origins, is_generated
-from mog_assets.retrieval.methods import METHODS, unplaced
+from mog_assets.retrieval.methods import METHODS, controls, unplaced
 
 ALPHA = 0.05
 MOST_ROWS = 12
@@ -27,9 +27,10 @@ class Leaderboard:
         title: Question set, with numbers of questions and documents, and who made them if people did not.
         advice: One sentence: which method to use, and by how much it is better.
         shows: See `differences_shown`.
-        rows: At most `MOST_ROWS` dicts of text, best first: method, what it is, some measures as `value [low, high]`,
-            p of the difference in the first measure from the best fixed level of all retrievers, Holm-corrected over
-            all methods, and the share of the gap from that level to gold evidence that a method closes.
+        rows: At most `MOST_ROWS` dicts of text, the recommended method, then the best first, controls last: method,
+            what it is, some measures as `value [low, high]`, p of the difference in the first measure from the best
+            fixed level of all retrievers, Holm-corrected over all methods, and the share of the gap from that level to
+            gold evidence that a method closes.
     """
 
     title: str
@@ -112,11 +113,13 @@ def _leaderboard(
     means = means.sort_values("value", ascending=False, kind="stable")
     usable = means[_usable(means)]
     fixed = usable[usable["kind"] == "fixed"]
-    compared = None
+    compared, beating = None, set[str]()
     if len(fixed) and len(usable) > 1:
         cells = per_question[per_question["method"].isin(usable.index)].rename(columns={"method": "cell"})
         compared = compare(cells, [measure], str(fixed.index[0]), seed).set_index("cell")
-    chosen, advice = _advice(usable, fixed, compared, default, measure)
+        if default in usable.index:
+            beating = _better(compare(cells, [measure], default, seed).set_index("cell"))
+    chosen, advice = _advice(usable, fixed, compared, default, beating, measure)
     shows, generated = differences_shown(scores), is_generated(board.question_set, origins)
     if generated:
         advice = f"{name}, by generated questions: {advice[0].lower()}{advice[1:]}"
@@ -143,21 +146,36 @@ def _leaderboard(
     )
 
 
+def _better(compared: pd.DataFrame) -> set[str]:
+    """Methods that are significantly better than the one that all were compared with."""
+    return set(compared.index[(compared["p"] < ALPHA) & (compared["difference"] > 0)])
+
+
 def _advice(
-    usable: pd.DataFrame, fixed: pd.DataFrame, compared: pd.DataFrame | None, default: str | None, measure: str
+    usable: pd.DataFrame,
+    fixed: pd.DataFrame,
+    compared: pd.DataFrame | None,
+    default: str | None,
+    beating: set[str],
+    measure: str,
 ) -> tuple[str, str]:
-    """The method to use, and the sentence that recommends it."""
+    """The method to use, and the sentence that recommends it.
+
+    That is `default`, which was chosen on other questions, unless a method is significantly better (`beating`).
+    """
     if compared is None:
         best = str(usable.index[0]) if len(usable) else ""
         return best, f"Use `{best}`: it is the only method measured." if best else "No method was measured."
     yardstick = str(fixed.index[0])
-    better = compared[(compared["p"] < ALPHA) & (compared["difference"] > 0)].sort_values("value", ascending=False)
-    if len(better):
-        best = str(better.index[0])
-        row = better.iloc[0]
+    better = _better(compared)
+    if default in compared.index and yardstick not in beating:
+        better &= {default, *beating}
+    if better:
+        best = str(compared.loc[list(better), "value"].idxmax())
+        row, stands = compared.loc[best], ", which `auto` stands for" if best == default else ""
         return best, (
-            f"Use `{best}`: {measure} {row['value']:.3f}, {_by(row)} `{yardstick}`, the best fixed level of all "
-            f"retrievers ({_sure(row)})."
+            f"Use `{best}`{stands}: {measure} {row['value']:.3f}, {_by(row)} `{yardstick}`, the best fixed level of "
+            f"all retrievers ({_sure(row)})."
         )
     value = fixed.iloc[0]["value"]
     none = f"no method is significantly better than `{yardstick}`"
@@ -172,9 +190,9 @@ def _advice(
             f"({_sure(turned)}); {none}."
         )
     return default, (
-        f"Use `{default}`, which `auto` stands for ({measure} {row['value']:.3f}): no method is significantly better "
-        f"than `{yardstick}` ({measure} {value:.3f}), the best fixed level of all retrievers, and these two do not "
-        "differ significantly."
+        f"Use `{default}`, which `auto` stands for ({measure} {row['value']:.3f}): no method is significantly better, "
+        f"and it does not differ significantly from `{yardstick}` ({measure} {value:.3f}), the best fixed level of all "
+        "retrievers."
     )
 
 
@@ -199,7 +217,7 @@ def _sure(row: pd.Series | dict[str, float]) -> str:
 def _rows(
     means: pd.DataFrame, usable: pd.DataFrame, fixed: pd.DataFrame, chosen: str, default: str | None
 ) -> dict[str, str]:
-    """The most important methods with a description of each, best first."""
+    """The most important methods with a description of each: the recommended one, the best first, controls last."""
     wanted: dict[str, list[str]] = {}
 
     def want(methods: Sequence[str], what: str) -> None:
@@ -217,4 +235,5 @@ def _rows(
     for what in dict.fromkeys(shown.values()):
         want([method for method in means.index if shown.get(kinds[method]) == what], what)
     kept = list(wanted)[:MOST_ROWS]
-    return {method: ", ".join(wanted[method]) for method in means.index if method in kept}
+    places = {m: (m != chosen, kinds[m] in controls(), n) for n, m in enumerate(means.index) if m in kept}
+    return {method: ", ".join(wanted[method]) for method in sorted(places, key=lambda method: places[method])}

@@ -243,7 +243,9 @@ def build_method(work: Work) -> None:
             documents = [examples.documents[i] for i in np.flatnonzero(rows).tolist()]
             measured_on = {name: er[rows] for name, er in recalls.items()}
             remark = _remark(examples, names)
-            chosen = choose(measured_on, [*trained, *reading], documents, settings.seed, remark, losers)
+            # Registered with the most parameters first.
+            learned = [*reversed(trained), *reading]
+            chosen = choose(measured_on, learned, documents, settings.seed, remark, losers)
             work.show_table("rankings on training questions, cross-validated", chosen.rows)
         else:
             chosen = Choice(UNTRAINED, "training questions with answers alone cannot tell which ranking is better", [])
@@ -365,6 +367,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             _trained(tools.settings),
             tools.settings.reranker and tools.settings.reranker.model_dump(),
         ],
+        version="2",
         kinds=("json",),
     )
     questions = [candidates] if settings.trains_routers or settings.tests else []

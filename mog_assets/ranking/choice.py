@@ -16,6 +16,9 @@ import numpy as np
 from mog_assets.significance import by_document, holm, permutation_p
 
 ALPHA = 0.05
+# A smaller gain in ER is not worth a ranking with more parameters unless it is significant: it changes sign with the
+# rounding of vectors, which differs between processors.
+MARGIN = 0.01
 UNTRAINED = "fused"
 
 
@@ -45,12 +48,14 @@ def choose(
     """Choose a ranking.
 
     A fixed level replaces `fused` only if it is significantly better: the best of many levels looks good by chance.
-    A learned ranking replaces both only if it is significantly better than what was chosen without it.
+    A learned ranking replaces both only if it is significantly better than what was chosen without it; of several, one
+    with more parameters replaces a simpler one if it is better by `MARGIN`, or significantly. The simplest is tested
+    alone: it hardly fits noise, and its p should not depend on how many others there are.
 
     Args:
         recalls: ER of every question by ranking, each of shape (questions,): `fused`, fixed levels, and learned ones,
             by models that were not trained on the question's document.
-        learned: Names of the learned ones.
+        learned: Names of the learned ones, the simplest first.
         documents: What each question is about.
         seed: Of the random signs.
         remark: What else to say of the questions.
@@ -61,10 +66,20 @@ def choose(
     p_plain = _p(recalls, plain, UNTRAINED, documents, seed)
     best_fixed = max(plain, key=lambda name: means[name])
     base = best_fixed if p_plain.get(best_fixed, 1.0) < ALPHA and means[best_fixed] > means[UNTRAINED] else UNTRAINED
-    p_learned = _p(recalls, [name for name in recalls if name in learned], base, documents, seed)
+    trained = [name for name in learned if name in recalls]
+    p_learned = {
+        k: v for part in (trained[:1], trained[1:]) for k, v in _p(recalls, part, base, documents, seed).items()
+    }
     usable = {name: p for name, p in p_learned.items() if name not in losing}
-    better = [name for name, p in usable.items() if p < ALPHA and means[name] > means[base]]
-    method = max(better, key=lambda name: means[name], default=base)
+    method, better = base, [n for n in trained if usable.get(n, 1.0) < ALPHA and means[n] > means[base]]
+    for name in better:
+        gain = means[name] - means[method]
+        if (
+            method == base
+            or gain >= MARGIN
+            or (gain > 0 and _p(recalls, [name], method, documents, seed)[name] < ALPHA)
+        ):
+            method = name
     p = {**p_plain, **p_learned} if base == UNTRAINED else {**_p(recalls, plain, base, documents, seed), **p_learned}
     rows = [
         {"method": name, "ER": means[name], "difference": means[name] - means[base], "p": p.get(name, float("nan"))}
@@ -76,6 +91,8 @@ def choose(
             f"`{method}` has ER {means[method]:.3f} on questions of documents it was not trained on, `{base}` "
             f"{means[base]:.3f} ({_said(p_learned[method])}, cross-validated on {many})"
         )
+        if means[best := max(better, key=lambda name: means[name])] > means[method]:
+            why += f"; `{best}` ({means[best]:.3f}) is not significantly better than `{method}`, which is simpler"
     elif usable:
         nearest = max(usable, key=lambda name: means[name])
         # A small p without a word would read as if it were better.

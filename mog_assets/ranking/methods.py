@@ -100,7 +100,7 @@ METHODS.register(
             trainer=trainers.TUNED,
             said="The weights of `fused`, fitted on few questions.",
         ),
-        "as fused, its weights fitted on few questions",
+        "fused with fitted weights",
         ("#117733", "8"),
     ),
 )

@@ -7,10 +7,12 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import click
+import numpy as np
 import pytest
 import yaml
 from documentation import blocks, matches
@@ -19,6 +21,11 @@ from shared import ROOT, VARIABLES
 
 from mog_assets import config, plan
 from mog_assets.cli import main
+from mog_assets.ranking import trainers
+from mog_assets.ranking.candidates_assets import training_examples
+from mog_assets.ranking.choice import choose
+from mog_assets.ranking.crossvalidation import cross_validated, fused_recalls
+from mog_assets.resources.store import Store
 from mog_assets.serving.permissions import PermissionSettings, hashed
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -199,6 +206,27 @@ def test_what_pages_show_is_what_the_commands_print(whole_samples):
         words = [sys.executable, "-m", "mog_assets.cli", *shlex.split(line)[1:]]
         done = subprocess.run(words, cwd=whole_samples.folder, env=clean(), capture_output=True, text=True, timeout=300)
         assert matches(output, done.stdout), f"{line}\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_samples_choose_the_same_ranking_with_vectors_as_another_processor_rounds_them(whole_samples, seed):
+    settings = config.load(whole_samples.folder / "mog.yaml")
+    store = Store(settings.home)
+    examples, _ = training_examples(store.read("candidates"), settings)
+    # float32 and bfloat16 differ by so much.
+    rng, scores = np.random.default_rng(seed), examples.candidates.scores.copy()
+    dense = [i for i, name in enumerate(examples.experts) if name.startswith("dense")]
+    scores[:, dense] += rng.normal(0, 1e-3, (len(scores), len(dense)))
+    candidates = replace(examples.candidates, scores=scores)
+    gold, taught = (replace(part, candidates=candidates) for part in (examples.gold, examples.taught))
+    vectors = examples.vectors + rng.normal(0, 4e-4, examples.vectors.shape).astype(np.float32)
+    examples = replace(examples, gold=gold, taught=taught, vectors=vectors)
+    recalls = {"fused": fused_recalls(examples)}
+    for name, trainer in (("tuned", trainers.TUNED), ("mog", trainers.MOG), ("mix", trainers.MIX)):
+        recalls[name] = cross_validated(*trainer.prepared(examples, settings, lambda _: None), trainer.threads)[0]
+    chosen = choose(recalls, ["tuned", "mog", "mix"], examples.documents, settings.seed)
+    assert chosen.method == store.read("method").manifest.info["method"] == "tuned"
 
 
 @pytest.mark.full

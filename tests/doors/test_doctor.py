@@ -15,7 +15,7 @@ import yaml
 from click.testing import CliRunner
 
 from mog_assets import config
-from mog_assets.cli import doctor, machine_findings, main, project_findings
+from mog_assets.cli import doctor, forecast, machine_findings, main, project_findings
 from mog_assets.corpus import pushed
 
 pytestmark = pytest.mark.full
@@ -203,11 +203,23 @@ def test_a_home_in_a_file_or_without_room_is_a_problem(project, monkeypatch):
     inside = project.settings.model_copy(update={"home": project.folder / "notes.jsonl" / "home"})
     finding = only(project_findings.home(inside, project.folder))
     assert finding.state == "problem" and "is not writable (Not a directory)" in finding.found
-    monkeypatch.setattr(project_findings, "_BYTES_OF_A_PROJECT", 2**60)
+    monkeypatch.setattr(forecast, "_BYTES_OF_A_PROJECT", 2**60)
     finding = only(project_findings.home(project.settings, project.folder))
-    assert finding.state == "problem" and "of documents take about" in finding.found
+    assert finding.state == "problem" and "of text take about" in finding.found
     (project.home / "store").mkdir(parents=True)
     assert only(project_findings.home(project.settings, project.folder)).state == "warning"
+
+
+def test_the_room_that_documents_take_is_that_of_their_text(project):
+    folder = project.folder / "notes"
+    folder.mkdir()
+    for name, size in (("a.txt", 1_000_000), ("b.pdf", 5_000_000), ("movie.mp4", 50_000_000), (".git", 9_000_000)):
+        with (folder / name).open("wb") as file:
+            file.truncate(size)
+    corpora = {"notes": project.settings.corpora["notes"].model_copy(update={"path": folder})}
+    text = forecast.characters(project.settings.model_copy(update={"corpora": corpora}), corpora)
+    # A tenth of a PDF is text; what is not read has none.
+    assert text == 1_500_000 and forecast.disk(text) < 2**25 * 1.2
 
 
 def test_a_qdrant_server_is_asked_for_its_version_with_the_key(server, nobody, monkeypatch):

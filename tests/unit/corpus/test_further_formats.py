@@ -315,16 +315,21 @@ def test_a_mailbox_is_a_document_for_each_message(tmp_path):
     mbox(folder / "old.mbox", "Five eggs.", "From here on six.\n\nFrom there on none.", "Grüße.")
     read_now = read(folder).documents
     assert [(d.id, d.title, d.text.strip()) for d in read_now] == [
-        ("hens-0@example.org", "Hens 0", "Five eggs."),
-        ("hens-1@example.org", "Hens 1", "From here on six.\n\nFrom there on none."),
-        ("hens-2@example.org", "Hens 2", "Grüße."),
+        ("old.mbox:hens-0@example.org", "Hens 0", "Five eggs."),
+        ("old.mbox:hens-1@example.org", "Hens 1", "From here on six.\n\nFrom there on none."),
+        ("old.mbox:hens-2@example.org", "Hens 2", "Grüße."),
     ]
     metadata = json.loads(read_now[0].metadata)
     assert metadata["from"] == "ann@example.org" and metadata["mog"]["path"] == "old.mbox"
     # The same message in another box is one document.
     mbox(folder / "sent.mbox", "Five eggs.")
     reading = read(folder)
-    assert len(reading.documents) == 3 and [s.id for s in reading.skipped] == ["hens-0@example.org"]
+    assert len(reading.documents) == 3 and [s.id for s in reading.skipped] == ["sent.mbox:hens-0@example.org"]
+    assert "duplicate id" in reading.skipped[0].reason and "composed" not in reading.skipped[0].reason
+    # Numbers are names in a mailbox alone.
+    for name in ("a.mbox", "b.mbox"):
+        (folder / name).write_text(f"From x\nSubject: Of {name}\n\nText of {name}.\n", encoding="utf-8")
+    assert {"a.mbox:1", "b.mbox:1"} < {d.id for d in read(folder).documents}
 
 
 def test_messages_without_a_name_are_called_by_their_place_and_one_that_is_none_is_skipped(tmp_path):

@@ -103,6 +103,18 @@ def test_without_a_significant_difference_what_auto_stands_for_is_kept():
     assert made.advice.startswith("Use `fused`, which `auto` stands for") and "no method is" in made.advice
 
 
+def test_a_method_replaces_what_auto_stands_for_only_if_it_is_significantly_better_than_that():
+    # `mix` is better than the best fixed level by far, and than `fused` by chance; then by far, too.
+    made = board({"dense-1": 0.6, "fused": 0.701, "mix": 0.703})
+    assert made.advice.startswith("Use `fused`, which `auto` stands for: ER 0.7") and methods(made)[0] == "fused"
+    assert "above `dense-1`, the best fixed level of all retrievers (95 % [" in made.advice
+    made = board({"dense-1": 0.6, "fused": 0.7, "mix": 0.8})
+    assert made.advice.startswith("Use `mix`: ER 0.79") and methods(made)[0] == "mix"
+    # Nothing is shown to be better than what stands for `auto`, nor this to be better than the level.
+    made = board({"dense-1": 0.5, "fused": 0.52, "mix": 0.61}, noise=0.25, questions=20)
+    assert made.advice.startswith("Use `fused`, which `auto` stands for (ER") and methods(made)[0] == "fused"
+
+
 def test_the_share_of_the_gap_to_gold_that_a_method_closes_is_shown_where_it_is_above_the_best_level():
     made = board({"dense-1": 0.6, "mix": 0.8, "fused": 0.4}, noise=0.0001)
     closed = {row["method"]: row["gap closed"] for row in made.rows}
@@ -121,7 +133,8 @@ def test_what_cannot_be_used_is_never_advised_and_rows_are_few(levels):
     for part in ("bm25", "dense", "hybrid"):
         assert f"best fixed level of {part}" in shown
     assert "without training" in shown and "sentence graph" in shown
-    values = [float(row["ER"].split()[0]) for row in made.rows]
+    assert methods(made)[0] == advised and methods(made)[-2:] == ["gold", "random"]
+    values = [float(row["ER"].split()[0]) for row in made.rows[1:-2]]
     assert values == sorted(values, reverse=True)
 
 

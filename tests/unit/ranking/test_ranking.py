@@ -238,6 +238,21 @@ def test_a_trained_ranking_is_used_where_it_is_significantly_better():
     assert chosen.method == "mix" and "0.8" in chosen.why and chosen.rows[0]["method"] == "mix"
 
 
+def test_rounding_does_not_decide_between_trained_rankings_of_one_quality():
+    draw = np.random.default_rng(0)
+    base, noise = draw.random(120) / 2, draw.normal(0, 0.05, (3, 120))
+    names = ("tuned", "mog", "mix")
+    plain = {name: base + 0.1 + own - own.mean() for name, own in zip(names, noise, strict=True)}
+    chosen = [choose({"fused": base, **plain, n: plain[n] + 0.003}, names, DOCUMENTS, 0) for n in names]
+    assert [choice.method for choice in chosen] == ["tuned"] * 3
+    assert "is not significantly better than `tuned`, which is simpler" in chosen[2].why and "`mix` (" in chosen[2].why
+    # More parameters are worth a clear gain, and a small one that is no chance.
+    clear = {"fused": base, "tuned": base + 0.1 + noise[0] - noise[0].mean(), "mix": base + 0.12 + noise[1]}
+    assert choose(clear, names, DOCUMENTS, 0).method == "mix"
+    sure = {"fused": base, "tuned": base + 0.1, "mix": base + 0.105}
+    assert choose(sure, names, DOCUMENTS, 0).method == "mix"
+
+
 def test_a_trained_ranking_that_is_not_better_is_not_used():
     chosen = choose(recalls(fused=0.6, **{"dense-2": 0.5}, mog=0.5, mix=0.3), ("mog", "mix"), DOCUMENTS, 0)
     assert chosen.method == "fused" and "no other ranking" in chosen.why
