@@ -99,9 +99,7 @@ def _epub(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
 def _sheets(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
     from mog_assets.corpus.sheets import read_sheets
 
-    # Read as a whole by the library: that it fits and is not encrypted is seen here.
-    _unpacked(name, content, limits)
-    return read_sheets(content, PurePosixPath(name).stem, limits["text_bytes"])
+    return read_sheets(content, _unpacked(name, content, limits), PurePosixPath(name).stem, limits["text_bytes"])
 
 
 def _code(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
@@ -145,7 +143,7 @@ for _suffixes, _format in {
     (".srt", ".vtt"): Format(markup.read_subtitles, text=True),
     (".pdf",): Format(_pdf, version="3"),
     (*_WORD, *_SLIDES): Format(_office, version="2"),
-    _SHEETS: Format(_sheets),
+    _SHEETS: Format(_sheets, version="2"),
     tuple(conversion.INTO): Format(_converted),
 }.items():
     for _suffix in _suffixes:
