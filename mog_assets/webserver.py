@@ -1,6 +1,6 @@
 """What `dagster dev` starts, with a guard in front of the web server: the one port of all that is open.
 
-The code server is reached by a socket file. Run it as `python -m mog_assets.webserver DESCRIPTOR HOST [WORKSPACE]`.
+The code server is reached by a socket file. Run it as `python -m mog_assets.webserver DESCRIPTOR HOST URL [WORKSPACE]`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._utils.interrupts import setup_interrupt_handlers
 from dagster._utils.log import configure_loggers
 from dagster_webserver.app import create_app_from_workspace_process_context
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mog_assets.records import end_killed
 from mog_assets.resources.errors import MogError
@@ -47,12 +47,13 @@ _END_SECONDS = 15.0
 _log = logging.getLogger("dagster.mog")
 
 
-def main(descriptor: int, host: str, workspace: Path | None) -> int:
+def main(descriptor: int, host: str, public_url: str, workspace: Path | None) -> int:
     """Serve the UI of the instance in DAGSTER_HOME until SIGINT or SIGTERM arrives or a process that it needs ends.
 
     Args:
         descriptor: Of a socket that listens.
         host: The address that it was opened for.
+        public_url: Where browsers reach it; empty without a proxy.
         workspace: Names code locations that others run, with the daemon; None to start the code server and the daemon.
 
     Returns:
@@ -65,6 +66,7 @@ def main(descriptor: int, host: str, workspace: Path | None) -> int:
     options = ServerOptions(
         key=key,
         hosts=access.names_of(host, key),
+        public_url=public_url,
         drain=_DRAIN_SECONDS,
         body_bytes=_BODY_BYTES,
         budget=_BODY_BYTES,
@@ -86,7 +88,7 @@ def main(descriptor: int, host: str, workspace: Path | None) -> int:
             Thread(target=_stop_with, args=(daemon, serving.stopping), daemon=True).start()
         target = WorkspaceFileTarget(paths=[str(workspace)])
         context = stack.enter_context(WorkspaceProcessContext(instance, target, version=dg.__version__))
-        app = create_app_from_workspace_process_context(context, live_data_poll_rate=_POLL_MS)
+        app = create_app_from_workspace_process_context(context, options.public[2], live_data_poll_rate=_POLL_MS)
         server.serve(_guarded(app, options), serving, opened, lambda: None, websockets=True)
         return 1 if daemon is not None and daemon.poll() else 0
 
@@ -112,7 +114,15 @@ class _Serving:
 
 
 def _guarded(app: ASGIApp, options: ServerOptions) -> ASGIApp:
-    return Changes(UiGuard(Body(app, options), options))
+    prefix = options.public[2]
+
+    async def below(scope: Scope, receive: Receive, send: Send) -> None:
+        # A proxy sends the path with the prefix, or takes it off.
+        if prefix and "path" in scope and not f"{scope['path']}/".startswith(f"{prefix}/"):
+            scope = {**scope, "path": prefix + scope["path"], "raw_path": prefix.encode() + scope["raw_path"]}
+        await app(scope, receive, send)
+
+    return Changes(UiGuard(Body(below, options), options))
 
 
 def _end_killed(instance: dg.DagsterInstance, stopping: Event) -> None:
@@ -136,7 +146,7 @@ def _stop_with(daemon: subprocess.Popen[bytes], stopping: Event) -> None:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(int(sys.argv[1]), sys.argv[2], Path(sys.argv[3]) if sys.argv[3:] else None))
+        sys.exit(main(int(sys.argv[1]), *sys.argv[2:4], Path(sys.argv[4]) if sys.argv[4:] else None))
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except MogError as error:

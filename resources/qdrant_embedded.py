@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
+import logging
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -32,6 +35,7 @@ from mog_assets.resources.vector_store import (
 )
 from mog_assets.resources.writing import FULL, atomic, disk_full
 
+_log = logging.getLogger(__name__)
 _MOST_CORPORA = 100_000
 _RESERVE = 64 << 20
 # Qdrant's types by the values of `VectorStoreSettings.vectors`.
@@ -62,8 +66,8 @@ class EmbeddedQdrant:
     @contextmanager
     def open(self, name: str, size: int) -> Iterator[Collection]:
         """See `VectorStore.open`."""
-        path = self.folder / name
         with self._held(name):
+            path = self.folder / name
             if not path.exists():
                 with _engine(path):
                     self._create(path, size)
@@ -84,6 +88,12 @@ class EmbeddedQdrant:
     def _held(self, name: str) -> Iterator[None]:
         """Lock the collection; a damaged one is discarded, so that the next run rebuilds it."""
         make_folder(self.folder, self.folder.parent)
+        # The engine writes beside what it reads.
+        if not os.access(self.folder, os.W_OK):
+            copy = Path(tempfile.mkdtemp(prefix="mog-qdrant-"))
+            atexit.register(shutil.rmtree, copy, ignore_errors=True)
+            _log.warning("%s cannot be written: its collections are read from a copy, %s", self.folder, copy)
+            self.folder = shutil.copytree(self.folder, copy / "qdrant")
         with hold(self.folder / f"{name}.lock", f"collection {name!r}", self.lock_seconds):
             try:
                 yield
@@ -141,7 +151,7 @@ class EmbeddedQdrant:
             return self._counted[name][1][with_topic]
         topic = edge.Filter(must_not=[edge.IsEmptyCondition(TOPIC)])
         with self._held(name):
-            counts = {}
+            counts, path = {}, self.folder / name
             with _loaded(path) as shard, _engine(path):
                 for only, filter_of in ((False, None), (True, topic)):
                     request = edge.FacetRequest("corpus", limit=_MOST_CORPORA, exact=True, filter=filter_of)

@@ -240,8 +240,9 @@ def verify(path: str | None) -> None:
     metavar="FILE",
     help="Show the code locations of this file, which others run with the daemon; start nothing but the web server.",
 )
+@click.option("--public-url", default="", metavar="URL", help="Where browsers reach it, behind a proxy.")
 @guarded
-def ui(path: str | None, port: int, host: str, workspace: Path | None) -> None:
+def ui(path: str | None, port: int, host: str, public_url: str, workspace: Path | None) -> None:
     """Serve the Dagster UI of this project (stop it with Ctrl-C).
 
     With MOG_API_KEY set, a browser asks for it, as the password of any user. Without it, only this machine is served.
@@ -257,8 +258,8 @@ def ui(path: str | None, port: int, host: str, workspace: Path | None) -> None:
 
     with instance(settings):
         pass
-    echo(server.url_of(opened))
-    code = serve(prepare_home(settings), opened, host, workspace)
+    echo(public_url or server.url_of(opened))
+    code = serve(prepare_home(settings), opened, host, public_url, workspace)
     sys.stdout.flush()
     # Not `sys.exit`: tearing down the imported modules takes seconds on a busy machine, and nothing is left to do.
     os._exit(code)

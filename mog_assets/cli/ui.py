@@ -20,7 +20,7 @@ _END_SECONDS, _KILL_SECONDS = 4.0, 2.0
 _PR_SET_PDEATHSIG = 1
 
 
-def serve(home: Path, opened: socket.socket, host: str, workspace: Path | None) -> int:
+def serve(home: Path, opened: socket.socket, host: str, public_url: str, workspace: Path | None) -> int:
     """Serve the UI of a Dagster home until it exits or SIGINT, SIGTERM or SIGHUP arrives; return the exit code.
 
     All processes that the web server started are ended too. Call it in the main thread, which receives signals.
@@ -29,12 +29,13 @@ def serve(home: Path, opened: socket.socket, host: str, workspace: Path | None) 
         home: The folder of the Dagster instance.
         opened: A socket that listens.
         host: The address that it was opened for.
+        public_url: Where browsers reach it, if that is by a proxy.
         workspace: Names code locations that others run; None to run that of the project, and the daemon.
     """
     happened: SimpleQueue[int] = SimpleQueue()
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, lambda number, _: happened.put(number))
-    arguments = [str(opened.fileno()), host, *([] if workspace is None else [str(workspace)])]
+    arguments = [str(opened.fileno()), host, public_url, *([] if workspace is None else [str(workspace)])]
     # In its own session, so that a signal to its group reaches each of Dagster's processes exactly once.
     process = subprocess.Popen(
         [sys.executable, "-m", "mog_assets.webserver", *arguments],

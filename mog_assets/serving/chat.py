@@ -73,9 +73,14 @@ def add_chat(made: FastAPI, serving: Serving) -> None:
     @made.get(MODELS_PATH, tags=["other shapes"], summary="What a chat program can choose: all corpora, or one")
     async def models(request: Request) -> JSONResponse:
         names = await serving.documents.run(lambda: serving.project_for(request).names)
-        ids = [MODEL, *(f"{MODEL}/{name}" for name in names)]
-        data = [{"id": id, "object": "model", "created": 0, "owned_by": "mog-assets"} for id in ids]
-        return JSONResponse({"object": "list", "data": data})
+        return JSONResponse(
+            {"object": "list", "data": [_model(id) for id in (MODEL, *(f"{MODEL}/{n}" for n in names))]}
+        )
+
+    @made.get(MODELS_PATH + "/{id:path}", tags=["other shapes"], summary="One of these")
+    async def model(request: Request, id: str) -> JSONResponse:
+        await serving.documents.run(_corpora, serving.project_for(request), id)
+        return JSONResponse(_model(id))
 
     @made.post(CHAT_PATH, tags=["other shapes"], summary="A conversation: the last message is answered")
     async def completions(request: Request, body: ChatBody) -> Response:
@@ -94,6 +99,10 @@ def add_chat(made: FastAPI, serving: Serving) -> None:
             return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
         answer = await serving.answers.run_watched(lambda happened: answered(happened).to_json())
         return JSONResponse(shape.completion(answer))
+
+
+def _model(id: str) -> dict[str, Any]:
+    return {"id": id, "object": "model", "created": 0, "owned_by": "mog-assets"}
 
 
 def _conversation(body: ChatBody, options: ServerOptions) -> tuple[str, list[tuple[str, str]]]:

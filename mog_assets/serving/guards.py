@@ -49,7 +49,7 @@ class Guard:
     """
 
     open = OPEN
-    remedy = "see --allow-origin"
+    remedy = "if it is this server's own, behind a proxy, start it with --public-url; else see --allow-origin"
 
     def __init__(self, app: ASGIApp, options: ServerOptions, permissions: Permissions | None = None) -> None:
         self.app, self.options, self.permissions = app, options, permissions
@@ -71,11 +71,19 @@ class Guard:
 
     def _check(self, path: str, headers: Headers) -> None:
         host = headers.get("host", "")
-        if self.options.hosts and _name(host) not in self.options.hosts:
+        public, name, _ = self.options.public
+        if self.options.hosts and _name(host) not in {*self.options.hosts, name} - {""}:
             hosts = ", ".join(self.options.hosts)
-            raise Problem(421, f"Host: expected one of {hosts}, got {_name(host)!r}", "host")
+            raise Problem(
+                421,
+                f"Host: expected one of {hosts}, got {_name(host)!r}: if a proxy sends this, start the server with "
+                "--public-url and the address that browsers open, and have the proxy send one of these hosts",
+                "host",
+            )
         origin = headers.get("origin")
-        if origin is not None and _place(origin) != host and origin not in self.options.origins:
+        # The files of the page say what is refused: browsers ask for its scripts with an origin, too.
+        own = path in self.open or origin is None or _place(origin) == host or (name and origin == public)
+        if not own and origin not in self.options.origins:
             raise Problem(403, f"Origin: pages of {origin!r} may not call this server: {self.remedy}", "origin")
 
     async def _check_caller(self, scope: Scope, headers: Headers) -> None:

@@ -121,6 +121,7 @@ def app(project: Any, options: ServerOptions | None = None) -> FastAPI:
         },
         docs_url=None,
         redoc_url=None,
+        servers=[{"url": options.public_url}] if options.public_url else None,
         lifespan=lifespan,
     )
     made.state.serving = serving

@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event, Lock
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from mog_assets.resources import tracing
 from mog_assets.resources.errors import MogError
@@ -66,7 +67,8 @@ class ServerOptions:
         connections: Most requests that are being answered, each on a connection.
         connections_per_address: As many of one address.
         log_questions: Write the questions into the log.
-        public_url: Where browsers reach the server, for links in what agents get; empty for the host they asked.
+        public_url: Where browsers reach the server, whose pages may call it, also by a proxy that sends another host;
+            for links in what agents get. Empty for the host they asked.
         push: Whether callers may put documents into corpora that take them; with permissions, the rules say who may.
     """
 
@@ -89,6 +91,13 @@ class ServerOptions:
     log_questions: bool = False
     public_url: str = ""
     push: bool = False
+
+    @property
+    def public(self) -> tuple[str, str, str]:
+        """Origin, host and path of `public_url`, as browsers and proxies write them."""
+        url = urlsplit(self.public_url)
+        port = "" if url.port in (None, {"http": 80, "https": 443}.get(url.scheme)) else f":{url.port}"
+        return f"{url.scheme}://{url.hostname or ''}{port}", url.hostname or "", url.path.rstrip("/")
 
     @property
     def arriving_bytes(self) -> int:

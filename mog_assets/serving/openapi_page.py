@@ -27,7 +27,7 @@ def page(described: dict[str, Any]) -> str:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(info["title"])}</title>',
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>',
         f"<h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{escape(info.get('description', ''))}</p>",
-        '<p>As JSON: <a href="/openapi.json">/openapi.json</a>. With a key set, send it as '
+        '<p>As JSON: <a href="openapi.json">openapi.json</a>. With a key set, send it as '
         "<code>Authorization: Bearer KEY</code>. Errors are <code>application/problem+json</code> (RFC 9457).</p>",
     ]
     for path, methods in described["paths"].items():

@@ -16,12 +16,13 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import mkdtemp
 from uuid import uuid4
 
 from filelock import FileLock, Timeout
 
 from mog_assets.resources.errors import MissingArtefact, MogError
-from mog_assets.resources.files import make_folder
+from mog_assets.resources.files import make_folder, not_writable
 from mog_assets.resources.holding import hold
 from mog_assets.resources.manifest import MANIFEST, digest
 from mog_assets.resources.store import Artefact, Store, label
@@ -31,6 +32,8 @@ Place = tuple[str, str | None]
 
 _log = logging.getLogger(__name__)
 _FOLDER, _LOCK = "snapshots", ".lock"
+# Begins the name of a temporary folder in place of one in a home that cannot be written.
+_COPIES = "mog-snapshot-"
 # In the folder: the last artefacts that belonged together, while those in the store do not.
 _COMPLETE = "complete"
 _AGAIN = 0.2
@@ -293,11 +296,19 @@ def _link(artefact: Artefact, folder: Path, home: Path, copy: bool) -> None:
 
 def _new(home: Path) -> tuple[Path, FileLock]:
     """An empty folder for a snapshot, and its lock, which is held."""
-    make_folder(home / _FOLDER, home)
+    parent = home / _FOLDER
+    if os.access(home, os.W_OK):
+        make_folder(parent, home)
+    else:
+        parent = Path(mkdtemp(prefix=_COPIES))
+        _log.warning("%s cannot be written: what is searched is copied to %s until the server ends", home, parent)
     # Host and process may have the same names in two containers that share a home.
-    folder = home / _FOLDER / uuid4().hex
-    lock = FileLock(home / _FOLDER / f"{folder.name}{_LOCK}", timeout=0, thread_local=False)
-    lock.acquire()
+    folder = parent / uuid4().hex
+    lock = FileLock(parent / f"{folder.name}{_LOCK}", timeout=0, thread_local=False)
+    try:
+        lock.acquire()
+    except OSError as error:
+        raise not_writable(parent, error) from error
     folder.mkdir()
     return folder, lock
 
@@ -306,6 +317,8 @@ def _remove(folder: Path, lock: FileLock) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):
         Path(lock.lock_file).unlink(missing_ok=True)
+        if folder.parent.name.startswith(_COPIES):
+            folder.parent.rmdir()
     lock.release()
 
 

@@ -320,3 +320,51 @@ def test_a_caller_that_does_not_read_loses_the_connection():
     finally:
         server.should_exit = True
         thread.join(10)
+
+
+# What nginx sends with `proxy_pass http://127.0.0.1:8080` alone, with its own name, and with that of browsers.
+PUBLIC = "https://Search.example.org/team"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost", "search.example.org", "search.example.org:443"])
+@pytest.mark.parametrize("path", ["/", "/page.js", "/v1/retrieve"])
+def test_behind_a_proxy_its_own_page_may_call_whatever_host_the_proxy_sends(host, path):
+    with client(public_url=PUBLIC, hosts=("localhost", "127.0.0.1")) as made:
+        headers, body = {"Host": host, "Origin": "https://search.example.org"}, {"question": "q"}
+        sent = (
+            made.get(path, headers=headers) if path != "/v1/retrieve" else made.post(path, json=body, headers=headers)
+        )
+        assert sent.status_code == 200, sent.text
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("evil.example", "http://evil.example", 421),
+        ("mog", "https://search.example.org", 421),
+        ("127.0.0.1:8080", "http://evil.example", 403),
+        ("127.0.0.1:8080", "http://search.example.org", 403),
+        ("127.0.0.1:8080", "https://search.example.org.evil.example", 403),
+        ("127.0.0.1:8080", "null", 403),
+    ],
+)
+def test_behind_a_proxy_other_hosts_and_pages_are_refused_and_told_why(host, origin, status):
+    with client(public_url=PUBLIC, hosts=("localhost", "127.0.0.1")) as made:
+        refused = made.post("/v1/retrieve", json={"question": "q"}, headers={"Host": host, "Origin": origin})
+        assert refused.status_code == status and "--public-url" in refused.json()["detail"]
+        # The page itself comes, and shows what its calls are told.
+        assert made.get("/page.js", headers={"Host": host, "Origin": origin}).status_code == (200, 421)[status == 421]
+
+
+def test_the_page_of_the_routes_stands_under_a_path():
+    with client(public_url=PUBLIC) as made:
+        assert 'href="openapi.json"' in made.get("/docs").text and 'href="/' not in made.get("/docs").text
+        assert made.get("/openapi.json").json()["servers"] == [{"url": PUBLIC}]
+
+
+def test_a_chat_program_asks_for_one_model():
+    with client() as made:
+        listed = made.get("/v1/models").json()["data"]
+        assert [made.get(f"/v1/models/{one['id']}").json() for one in listed] == listed and len(listed) == 2
+        missing = made.get("/v1/models/gpt-5")
+        assert missing.status_code == 404 and "got 'gpt-5'" in missing.json()["error"]["message"]

@@ -23,12 +23,16 @@ from pathlib import Path
 import pytest
 from browser import watch_errors
 from shared import ROOT, VARIABLES
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
 from mog_assets import runner
 from mog_assets.resources.store import Store
 from mog_assets.serving.limits import ServerOptions
 from mog_assets.serving.ui_guard import UiGuard
+from mog_assets.webserver import _guarded
 
 pytestmark = pytest.mark.full
 
@@ -198,6 +202,21 @@ def test_a_page_of_another_site_is_told_what_helps_here():
     caller = TestClient(UiGuard(None, ServerOptions()), "http://localhost")
     told = caller.get("/", headers={"Origin": "http://evil.example"}).json()["detail"]
     assert "pages of 'http://evil.example' may not call this server: open the address that `mog ui` printed" in told
+
+
+@pytest.mark.parametrize("url", ["/dagster/deep/here", "/deep/here"])
+def test_it_stands_under_a_path_whether_a_proxy_takes_that_off_or_not(url):
+    async def below(request):
+        return PlainTextResponse(request.url.path)
+
+    app = Starlette(routes=[Mount("/dagster", routes=[Route("/deep/here", below), Route("/server_info", below)])])
+    options = ServerOptions(public_url="https://search.example.org/dagster/", hosts=("127.0.0.1",), key="k" * 16)
+    caller = TestClient(_guarded(app, options), "http://127.0.0.1:3000")
+    headers = {"Origin": "https://search.example.org", "Authorization": f"Bearer {'k' * 16}"}
+    assert caller.get(url, headers=headers).text == "/dagster/deep/here"
+    assert caller.get("/server_info").text == "/dagster/server_info"
+    assert caller.get(url, headers={**headers, "Origin": "http://evil.example"}).status_code == 403
+    assert caller.get(url).status_code == 401
 
 
 @pytest.mark.parametrize(("origin", "status"), [("http://evil.example", 403), ("http://127.0.0.1:{port}", 101)])

@@ -297,3 +297,26 @@ def test_waiting_for_a_pool_it_sleeps_and_goes_on_when_the_holder_is_killed(fork
     assert "which uses the pool gpu" in waiting.result()["said"]
     assert versions(folder) == versions(whole)
     shutil.rmtree(folder)
+
+
+def test_a_home_that_cannot_be_written_is_served_and_verified(tmp_path):
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
+        pytest.skip("this system makes no mount namespace")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "garlic.txt").write_text("Plant garlic cloves deep.", encoding="utf-8")
+    (tmp_path / "mog.yaml").write_text(json.dumps({"corpora": {"c": {"path": "docs"}}, "levels": 2, "home": "home"}))
+    mog, environment = f"{sys.executable} -m mog_assets.cli", {**os.environ, "PYTHONPATH": str(ROOT)}
+    options = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "timeout": REACH_SECONDS}
+    assert subprocess.run(f"{mog} run --all".split(), **options).returncode == 0
+    alone = "mount --bind home home && mount -o remount,bind,ro home || exit 77; "
+    asks = "import sys, urllib.request as r; r.urlopen(r.Request(sys.stdin.readline().strip() + '/v1/retrieve', "
+    asks += """b'{"question": "garlic?"}', {'Content-Type': 'application/json'}))"""
+    script = f'{alone} {mog} verify; mkfifo url; {mog} serve --port 0 >url & {sys.executable} -c "$ASKS" <url; echo $?'
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script + "; kill -INT $!; wait"],
+        **{**options, "env": {**environment, "ASKS": asks, "TMPDIR": str(tmp_path)}},
+    )
+    if done.returncode == 77:
+        pytest.skip("this system mounts nothing to be read only")
+    assert ", 0 faults\n0\n" in done.stdout and "Traceback" not in done.stderr, done.stderr
+    assert done.stderr.count("cannot be written") >= 1 and not list(tmp_path.glob("mog-*"))
