@@ -151,11 +151,11 @@ def _detect(raw: bytes, wrong: str) -> tuple[str, str]:
     (least, encoding), (most, rival) = sorted([*fits.values(), (math.inf, ""), (math.inf, "")])[:2]
     # Two for the same languages differ in a few signs only.
     certain = most - least >= _LEAD or any({encoding, rival} == {*pair} for pair in _LATIN)
-    text = _strict(raw, encoding)[0] if certain and least <= _MOST_WRONG else None
-    if text is None:
+    given = _strict(raw, encoding)[0] if certain and least <= _MOST_WRONG else None
+    if given is None:
         possibly = f"possibly {encoding}, but not certain" if least <= _MOST_WRONG else "no other encoding fits"
         raise ValueError(f"{wrong}; {possibly}: save it as UTF-8, or name its encoding in the settings (encoding)")
-    return text, encoding
+    return given, encoding
 
 
 def _wrong_letters(text: str, words: str, encoding: str) -> float:

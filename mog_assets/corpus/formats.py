@@ -138,7 +138,7 @@ for _suffixes, _format in {
     (".txt", ".adoc", ".asciidoc", ".org", ".tex"): Format(markup.read_plain, text=True, version="2"),
     (".md", ".markdown", ".mdx"): Format(markup.read_markdown, text=True),
     (".rst",): Format(markup.read_restructured, text=True),
-    (".html", ".htm", ".xhtml"): Format(markup.read_page, text=True),
+    (".html", ".htm", ".xhtml"): Format(markup.read_page, text=True, version="2"),
     (".json", ".yaml", ".yml", ".log"): Format(markup.read_data, text=True),
     (".srt", ".vtt"): Format(markup.read_subtitles, text=True),
     (".pdf",): Format(_pdf, version="3"),
@@ -148,8 +148,8 @@ for _suffixes, _format in {
 }.items():
     for _suffix in _suffixes:
         FORMATS.register(_suffix, _format)
-FORMATS.register(".epub", Format(_epub))
+FORMATS.register(".epub", Format(_epub, version="2"))
 FORMATS.register(".ipynb", Format(_by("notebooks", "read_notebook")))
-FORMATS.register(".eml", Format(_by("mail", "read_message"), version="2"))
+FORMATS.register(".eml", Format(_by("mail", "read_message"), version="3"))
 for _suffix in code.suffixes():
     FORMATS.register(_suffix, Format(_code))

@@ -318,6 +318,94 @@ def test_menus_are_no_part_of_the_text_of_a_page(body, text):
     assert read_page("a.html", body).text == text
 
 
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("<h2><button>How?</button></h2><div class='collapse'><p>So.</div>", "How?\n\nSo."),
+        ("<button class=accordion>Size</button><div class=panel style='display:none'>Big</div>", "Size\nBig"),
+        (
+            "<div><button role=tab aria-controls=a>Sun</button><button role=tab aria-controls=b>Rain</button></div>"
+            "<div id=a>Walk.</div><div id=b hidden>Read.</div>",
+            "Sun\nRain\nWalk.\nRead.",
+        ),
+        (
+            "<div><button>駐車場はいつ開きますか？</button><div>七時です。</div></div>",
+            "駐車場はいつ開きますか？\n七時です。",
+        ),
+        ("<details><summary>More</summary><p>Text</p></details>", "More\n\nText"),
+        ("<header><button aria-controls=n>Menu</button></header><p>A <button>Copy</button>b", "A b"),
+        ("<button aria-haspopup=true aria-expanded=false>Account</button><pre>x<button>Copy</button></pre>", "x"),
+        ("<p>New.<p hidden>Draft<p style='Display : none'>Old<p style='visibility:hidden'>Older<p>End", "New.\n\nEnd"),
+        ("<div style='display:none'><h1>App</h1>Loaded.</div>", "App\n\nLoaded."),
+    ],
+    ids=["heading", "accordion", "tabs", "question", "details", "controls", "pop-up", "hidden", "hidden page"],
+)
+def test_what_opens_on_a_page_is_read_and_what_is_hidden_is_not(body, text):
+    assert read_page("a.html", body).text == text
+
+
+def test_hidden_text_is_noted():
+    assert read_page("a.html", "<p>New.<p hidden>Old<p hidden>Older").notes == {"hidden text not read": 2}
+    assert read_page("a.html", "<p>New.<p hidden></p>").notes == {}
+
+
+@pytest.mark.parametrize(
+    ("body", "headings"),
+    [
+        ("<h1>Pond<a class=headerlink href=#p title=x>¶</a></h1>", ["Pond"]),
+        ("<h2><a href=#p></a>Deep <a class=anchor href=#p>#</a></h2>", ["Deep"]),
+        ("<h2>Tief<a class=hash-link href=#t>Link zu dieser Stelle</a></h2>", ["Tief"]),
+        ("<h2>Teich<span class=mw-editsection>[<a href=/e>Bearbeiten</a>]</span></h2>", ["Teich"]),
+        ("<h2><a class=anchor href=#s>Setup</a></h2><h3><a href=#c>C#</a> and more</h3>", ["Setup", "C# and more"]),
+    ],
+    ids=["sphinx", "signs", "words", "edit", "links that are the heading"],
+)
+def test_permalinks_are_no_part_of_headings(body, headings):
+    page = read_page("a.html", f"{body}<p>Text")
+    assert [mark.text for mark in page.marks] == headings
+    assert page.text == "\n\n".join([*headings, "Text"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ("th rowspan=2:Region;th colspan=2:Finds/th:A;th:B", "Region | Finds | Finds\nRegion | A | B"),
+        ("td rowspan=3:N;td:1/td:2/td:3/td:S;td:4", "N | 1\nN | 2\nN | 3\nS | 4"),
+        ("td:1;td rowspan=2:x/td:2", "1 | x\n2 | x"),
+        ("th colspan=3:Title/td colspan=2:a;td:b", "Title\na | | b"),
+        (f"td rowspan=2:{'long ' * 30};td:1/td:2", f"{'long ' * 30}| 1\n| 2"),
+        ("td rowspan=x:a;td colspan=-1:b", "a | b"),
+    ],
+    ids=["heads", "rows", "last column", "title", "long", "no numbers"],
+)
+def test_cells_over_several_rows_or_columns_are_in_each(rows, text):
+    cells = [[cell.split(":") for cell in row.split(";")] for row in rows.split("/")]
+    table = [[f"<{tag}>{words}</{tag[:2]}>" for tag, words in row] for row in cells]
+    page = "".join(f"<tr>{''.join(row)}</tr>" for row in table)
+    assert read_page("a.html", f"<table>{page}</table>").text == text
+
+
+def test_cells_without_end_tags_are_not_repeated():
+    assert read_page("a.html", "<table><tr><td rowspan=2>a<td>b<tr><td>c</table>").text == "a | b\nc"
+
+
+def test_spans_without_end_cost_little():
+    page = read_page(
+        "a.html", "<table>" + "<tr>" + "<td rowspan=65534 colspan=1000>x" * 9 + "</tr>" * 1 + "<tr><td>y" * 2000
+    )
+    assert len(page.text) < 1_000_000
+
+
+def test_alternative_texts_are_read_where_they_say_more():
+    page = (
+        "<p>Press <img alt='the red button'> now.<p><img alt=''><img><a href=/><img alt=Home></a>"
+        "<figure><img alt='A mill'><figcaption>A mill by a river</figcaption></figure>"
+        "<a href=big.png><img alt='Diagram of how grain flows'></a>"
+    )
+    text = "Press the red button now.\n\nA mill by a river\nDiagram of how grain flows"
+    assert read_page("a.html", page).text == text
+
+
 @pytest.mark.parametrize("pages", ["/usr/share/doc/sqlite3", "/usr/share/doc/git/html"])
 def test_manuals_lose_no_code_table_or_definition(pages):
     """Debian's `sqlite3-doc` and `git-doc`: every twentieth page."""
