@@ -22,6 +22,13 @@ _COLUMN = 36
 _SHORT = 12
 # Lines are of one height if the lower has so much of the other's.
 _SAME = 0.85
+# Scripts without blanks between words: Chinese and Japanese with their punctuation, Thai, Lao, Burmese and Khmer.
+_WIDE = r"\u2e80-\u30ff\u31f0-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff9f\U00020000-\U0003ffff"
+_UNSPACED = re.compile(
+    rf"[{_WIDE}“”‘’…—][{_WIDE}]|[{_WIDE}][“”‘’…—]|[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]{{2}}"
+    r"|[、。，．：；！？」』）】〉》].|.[「『（【〈《、。，]"
+)
+_HAN = re.compile(rf"[{_WIDE}]")
 # The end of a sentence.
 _END = re.compile(r"[.!?:;…。！？；：؟۔।]\W*$")
 
@@ -166,7 +173,12 @@ def _join(above: Line, line: Line, pitch: float, rights: dict[int, float]) -> st
     indented = line.box.left - above.box.left
     if short or ITEM.match(line.text) or apart > 1.7 * height or not -4 * height < indented < 0.5 * height:
         return "\n"
-    return " " if _full(above.box, line, line.box, rights) else "\n"
+    return _between(above, line) if _full(above.box, line, line.box, rights) else "\n"
+
+
+def _between(above: Line, line: Line) -> str:
+    """What is between the words of two lines of a paragraph."""
+    return "" if _UNSPACED.fullmatch(above.text[-1:] + line.text[:1]) else " "
 
 
 def _full(above: Box, line: Line, box: Box, rights: dict[int, float]) -> bool:
@@ -174,7 +186,9 @@ def _full(above: Box, line: Line, box: Box, rights: dict[int, float]) -> bool:
     column = round(above.left / _COLUMN)
     right = max(rights.get(near, 0.0) for near in (column - 1, column, column + 1))
     letter = (box.right - box.left) / max(len(line.text), 1)
-    word = letter * (len(line.text.split(None, 1)[0]) + 1)
+    first = line.text.split(None, 1)[0]
+    most = 3 if _HAN.match(first) else 12 if _UNSPACED.match(first) else len(first) + 1
+    word = letter * min(len(first) + 1, most)
     return above.right + 1.15 * word >= right
 
 
@@ -188,4 +202,5 @@ def _across(before: list[Line], lines: list[Line]) -> str:
     if last.hyphen:
         return _hyphen(last, line) if goes_on else "-\n\n"
     goes_on = goes_on and not _END.search(last.text)
-    return " " if goes_on and (line.text[:1].islower() or _full(before[-1].box, line, box, _rights(before))) else "\n\n"
+    goes_on = goes_on and (line.text[:1].islower() or _full(before[-1].box, line, box, _rights(before)))
+    return _between(last, line) if goes_on else "\n\n"

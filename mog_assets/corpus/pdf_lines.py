@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import unicodedata
 from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from typing import NamedTuple
 import pypdfium2 as pdfium
 from pypdfium2 import raw
 
+from mog_assets.corpus.glyphs import PLACED, Glyph, in_order
 from mog_assets.corpus.marks import clean
 from mog_assets.corpus.ocr import Recognised
 
@@ -105,6 +107,27 @@ class _Places:
             return None
         return Box(left, loose.right, y.value, height)
 
+    def height(self, unit: int) -> float:
+        loose = self._loose
+        found = raw.FPDFText_GetLooseCharBox(self._page, self.index(unit), loose)
+        return loose.top - loose.bottom if found else 0.0
+
+    def glyph(self, unit: int, text: str) -> Glyph | None:
+        """A character with its place; None of a blank that PDFium added."""
+        loose, (left, right, *_), index = self._loose, self._values, self.index(unit)
+        if text.isspace() and raw.FPDFText_IsGenerated(self._page, index):
+            return None
+        if not raw.FPDFText_GetCharBox(self._page, index, *self._into):
+            return None
+        tight = left.value, right.value
+        if not raw.FPDFText_GetLooseCharBox(self._page, index, loose) or (text.isspace() and tight[0] == tight[1]):
+            # Where blanks without width stand is wrong.
+            return None
+        share = max(abs(tight[0] - loose.left), abs(tight[1] - loose.right)) < 0.001
+        if share or unicodedata.combining(text):
+            return Glyph(text, *tight, share and not text.isspace())
+        return Glyph(text, min(tight[0], loose.left), max(tight[1], loose.right))
+
 
 def page_lines(pdf: pdfium.PdfDocument, number: int) -> tuple[list[Line], tuple[float, float]]:
     """The lines of a page, and its bottom and top in points."""
@@ -155,9 +178,24 @@ def _lines(page: pdfium.PdfTextPage) -> list[Line]:
             # What follows the marker of an item is as high as its further lines, and starts where they do.
             first = words[1 if len(words) > 1 and _MARKER.fullmatch(words[0][0]) else 0][1]
             box = places.box(first, words[-1][2] - 1)
-            cells = _cells(places, line.lstrip(), words, box)
+            if box and PLACED.search(line):
+                cells, box = _in_order(places, line, start, box)
+            else:
+                cells = _cells(places, line.lstrip(), words, box)
             lines.append(Line(_CELL.join(map(_valid, cells)), hyphen, box, len(cells) > 1))
     return _with_heads(_with_superscripts(lines))
+
+
+def _in_order(places: _Places, line: str, start: int, box: Box) -> tuple[list[str], Box]:
+    """The cells of a line whose characters are in the order of their places, and its box, mirrored if it runs left."""
+    glyphs = [glyph for at, text in enumerate(line, start) if (glyph := places.glyph(at, text))]
+    if not glyphs:
+        return [line.strip()], box
+    height = max(places.height(start + at) for at, text in enumerate(line) if not text.isspace())
+    cells, leftward = in_order(glyphs, height, _CELL_GAP)
+    ends = min(glyph.left for glyph in glyphs), max(glyph.right for glyph in glyphs)
+    left, right = (-ends[1], -ends[0]) if leftward else ends
+    return cells, Box(left, right, box.base, height)
 
 
 def _valid(units: str) -> str:

@@ -75,3 +75,40 @@ def test_a_hyphen_of_unicode_at_the_end_of_a_line_divides_a_word():
         font=b"/Encoding << /Type /Encoding /Differences [45 /uni2010] >>",
     )
     assert read(content).text == "Die Gebaerdensprachdolmetscherin im Feuerwehrgeraetehaus der Donau-Insel wartet."
+
+
+def mapped(glyphs, lines):
+    """A PDF whose lines are drawn with glyphs of a font that stand for one or more characters each."""
+    codes = {glyph: chr(0x61 + number) for number, glyph in enumerate(glyphs)}
+    pairs = "".join(f"<{ord(code):02x}> <{glyph.encode('utf-16-be').hex()}>\n" for glyph, code in codes.items())
+    cmap = (
+        "/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapType 2 def\n"
+        f"1 begincodespacerange <00> <ff> endcodespacerange {len(codes)} beginbfchar\n{pairs}endbfchar endcmap end end"
+    ).encode()
+    stream = b"<< /Length %d >>\nstream\n%s\nendstream" % (len(cmap), cmap)
+    drawn = [(x, y, 10, "".join(codes[glyph] for glyph in line)) for x, y, line in lines]
+    return pdf([drawn], font=b"/ToUnicode 50 0 R", objects={50: stream})
+
+
+def test_arabic_and_hebrew_are_read_as_they_are_written():
+    # Drawn from left to right, as all programs do; a ligature is one glyph.
+    arabic = ["ب", "لا", "ط", "ل", "ا", " ", "إ", "(", "4", "7", ")", "P", "y"]
+    line = ["(", "7", "4", "ط", ")", " ", "P", "y", " ", "ب", "لا", "ط", "ل", "ا", " ", "لا", "إ"]
+    assert read(mapped(arabic, [(72, 700, line)])).text == "إلا الطلاب Py (ط74)"
+    hebrew = list("שלום פה.")
+    assert read(mapped(hebrew, [(72, 700, list(".הפ םולש"))])).text == "שלום פה."
+    # A word within a line that runs to the right.
+    mixed = [*"abcdefg", "ب", "لا", "ط", " "]
+    assert read(mapped(mixed, [(72, 700, [*"abc def ", "ب", "لا", "ط", *" gab"])])).text == "abc def طلاب gab"
+
+
+def test_lines_of_scripts_without_blanks_are_joined_without_them():
+    chinese = "停车场的开放时间为上午七点至晚上十点"
+    lines = [(72, 700 - 12 * n, list(chinese * 3)) for n in range(3)]
+    assert read(mapped(list(chinese), lines)).text == chinese * 9
+    thai = "ที่จอดรถเปิด"
+    lines = [(72, 700 - 12 * n, list(thai * 4)) for n in range(3)]
+    assert read(mapped(list(dict.fromkeys(thai)), lines)).text == thai * 12
+    korean = "주차장은"
+    lines = [(72, 700 - 12 * n, list(korean * 12)) for n in range(2)]
+    assert read(mapped(list(korean), lines)).text == korean * 12 + " " + korean * 12
