@@ -29,6 +29,8 @@ _UNSPACED = re.compile(
     r"|[、。，．：；！？」』）】〉》].|.[「『（【〈《、。，]"
 )
 _HAN = re.compile(rf"[{_WIDE}]")
+# What stands in most lines of code.
+_SIGNS = re.compile(r"[={}<>_#;\\]|\(\)|[:,({\[]$|^\s*[-$%>]")
 # The end of a sentence.
 _END = re.compile(r"[.!?:;…。！？；：؟۔।]\W*$")
 
@@ -133,10 +135,39 @@ def _paragraphs(lines: list[Line]) -> str:
         if line.box and below.box and line.box.base > below.box.base:
             pitches.append(line.box.base - below.box.base)
     pitch, rights = median(pitches) if pitches else 0.0, _rights(lines)
-    pieces = [lines[0].text]
-    for above, line in zip(lines, lines[1:], strict=False):
-        pieces += [_join(above, line, pitch, rights), line.text]
+    code = _code(lines)
+    pieces = [code.get(0, lines[0].text)]
+    for at, (above, line) in enumerate(zip(lines, lines[1:], strict=False), 1):
+        join = _join(above, line, pitch, rights)
+        pieces += [join if "\n" in join or at not in code or at - 1 not in code else "\n", code.get(at, line.text)]
     return "".join(pieces)
+
+
+def _code(lines: list[Line]) -> dict[int, str]:
+    """The lines of listings, two or more in a font of one width, with indentation, by their number on the page."""
+    fixed = [line.pitch > 0 for line in lines]
+    if 2 * sum(fixed) > len(lines) and sum(map(bool, (_SIGNS.search(line.text) for line in lines))) < 0.3 * len(lines):
+        # The whole page was typed.
+        return {}
+    code: dict[int, str] = {}
+    at = 0
+    while at < len(lines):
+        # A line such as `}` has too few letters to tell its pitch.
+        end = at + 1
+        while end < len(lines) and fixed[at] and lines[end].box and lines[end].pitch >= 0:
+            end += 1
+        lefts = {number: _left(line, lines[at].pitch) for number, line in enumerate(lines[at:end], at)}
+        for number, left in lefts.items() if end > at + 1 else ():
+            indent = " " * round((left - min(lefts.values())) / lines[at].pitch)
+            code[number] = indent + (lines[number].code or lines[number].text) + "-" * lines[number].hyphen
+        at = end
+    return code
+
+
+def _left(line: Line, pitch: float) -> float:
+    """Where a line of a listing starts: the box of one with the marker of an item starts after that."""
+    marker = ITEM.match(line.text)
+    return (line.box.left if line.box else 0.0) - (pitch * marker.end() if marker else 0.0)
 
 
 def _rights(lines: list[Line]) -> dict[int, float]:

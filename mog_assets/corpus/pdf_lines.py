@@ -27,6 +27,13 @@ _MARKER = re.compile(r"[•◦▪‣·–*\ue000-\uf8ff-]|\(?\w{1,3}[.)]")
 _SYMBOL = re.compile(r"^[\ue000-\uf8ff](?=\s)")
 ITEM = re.compile(rf"(?:{_MARKER.pattern})\s")
 _CURRENCY = re.compile(r"[$€£¥]")
+# Letters with gaps between them, and the most of these, in heights.
+_SPACED = re.compile(r"(?<!\S)(?:[^\W\d_]\s+){4,}[^\W\d_](?!\S)|^\s*(?:[\u3040-\u9fff]\s+)+[\u3040-\u9fff]\s*$")
+_SPREAD = 0.75
+# Characters of a line longer than most of code.
+_LONG = 60
+# Letters that are narrow in all fonts but those of one width, and some that are not.
+_NARROW, _BROAD = re.compile(r"[iljtfrI.,:;'|!()\[\]]"), re.compile(r"[a-eghkm-qsu-zA-HJ-Z]")
 # The gap between two cells of a table, in heights: between words of justified text it is less than one. And before the
 # sign of a currency, which stands next to the number on its left.
 _CELL_GAP, _CURRENCY_GAP = 1.5, 0.3
@@ -51,12 +58,22 @@ class Box(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of a page, whether a hyphen ends it, its box, None if it has none, and whether it has several cells."""
+    """A line of a page.
+
+    Attributes:
+        hyphen: Whether one ends it.
+        box: None if it has none.
+        row: Whether it has several cells.
+        pitch: The width of all its characters, in points; negative if they differ, 0 if it has too few to tell.
+        code: Its text with all blanks between its words, if it has a pitch.
+    """
 
     text: str
     hyphen: bool
     box: Box | None
     row: bool = False
+    pitch: float = 0.0
+    code: str = ""
 
 
 class _Places:
@@ -107,10 +124,20 @@ class _Places:
             return None
         return Box(left, loose.right, y.value, height)
 
-    def height(self, unit: int) -> float:
+    def loose(self, unit: int) -> tuple[float, float, float]:
+        """Where a character starts and ends with what is left free around it, and its height; zeros if not known."""
         loose = self._loose
-        found = raw.FPDFText_GetLooseCharBox(self._page, self.index(unit), loose)
-        return loose.top - loose.bottom if found else 0.0
+        if not raw.FPDFText_GetLooseCharBox(self._page, self.index(unit), loose):
+            return 0.0, 0.0, 0.0
+        return loose.left, loose.right, loose.top - loose.bottom
+
+    def pitch(self, line: str, start: int) -> float:
+        """The width of the characters of a line; -1 if a narrow one is narrower than another, 0 without such."""
+        narrow, other = _NARROW.search(line), _BROAD.search(line)
+        if not narrow or not other:
+            return 0.0
+        widths = [right - left for left, right, _ in (self.loose(start + found.start()) for found in (narrow, other))]
+        return widths[0] if abs(widths[0] - widths[1]) < 0.01 * widths[0] else -1.0
 
     def glyph(self, unit: int, text: str) -> Glyph | None:
         """A character with its place; None of a blank that PDFium added."""
@@ -166,7 +193,7 @@ def _lines(page: pdfium.PdfTextPage) -> list[Line]:
     text = bytes(buffer)[: 2 * units].decode("utf-16-le", "surrogatepass")
     if len(text) != units:
         text = "".join(map(chr, buffer[:units]))
-    lines, places = [], _Places(page)
+    lines, places, prose = [], _Places(page), set[float]()
     for match in _LINE.finditer(text):
         whole = match[0].rstrip()
         line = (_LAST if match.end() == len(text) else _LEFT).sub("", whole)
@@ -178,11 +205,19 @@ def _lines(page: pdfium.PdfTextPage) -> list[Line]:
             # What follows the marker of an item is as high as its further lines, and starts where they do.
             first = words[1 if len(words) > 1 and _MARKER.fullmatch(words[0][0]) else 0][1]
             box = places.box(first, words[-1][2] - 1)
-            if box and PLACED.search(line):
+            closed = _closed(places, line, start) if _SPACED.search(line) else line
+            if closed != line:
+                cells = [closed.strip()]
+            elif box and PLACED.search(line):
                 cells, box = _in_order(places, line, start, box)
             else:
                 cells = _cells(places, line.lstrip(), words, box)
-            lines.append(Line(_CELL.join(map(_valid, cells)), hyphen, box, len(cells) > 1))
+            # A long line as high as one of prose is prose, too.
+            pitch = -1.0 if box and len(line) > _LONG and box.height in prose else places.pitch(line, start)
+            if box and len(line) > _LONG and pitch < 0:
+                prose.add(box.height)
+            code = _code(places, words, pitch) if pitch > 0 else ""
+            lines.append(Line(_CELL.join(map(_valid, cells)), hyphen, box, len(cells) > 1, pitch, code))
     return _with_heads(_with_superscripts(lines))
 
 
@@ -191,11 +226,34 @@ def _in_order(places: _Places, line: str, start: int, box: Box) -> tuple[list[st
     glyphs = [glyph for at, text in enumerate(line, start) if (glyph := places.glyph(at, text))]
     if not glyphs:
         return [line.strip()], box
-    height = max(places.height(start + at) for at, text in enumerate(line) if not text.isspace())
+    height = max(places.loose(start + at)[2] for at, text in enumerate(line) if not text.isspace())
     cells, leftward = in_order(glyphs, height, _CELL_GAP)
     ends = min(glyph.left for glyph in glyphs), max(glyph.right for glyph in glyphs)
     left, right = (-ends[1], -ends[0]) if leftward else ends
     return cells, Box(left, right, box.base, height)
+
+
+def _code(places: _Places, words: list[tuple[str, int, int]], pitch: float) -> str:
+    """A line in a font of one width, with as many blanks between its words as there is room for."""
+    text, left = "", places.loose(words[0][1])[0]
+    for word, first, _ in words:
+        column = round((places.loose(first)[0] - left) / pitch)
+        text += " " * max(column - len(text), 1 if text else 0) + word
+    return _valid(text)
+
+
+def _closed(places: _Places, line: str, start: int) -> str:
+    """A line without the gaps between the letters of spaced words."""
+    for match in reversed(list(_SPACED.finditer(line))):
+        ats = [match.start() + one.start() for one in _WORD.finditer(match[0])]
+        boxes = [places.loose(start + at) for at in ats]
+        gaps = [box[0] - before[1] for before, box in zip(boxes, boxes[1:], strict=False)]
+        usual, letters = median(gaps), [line[at] for at in ats]
+        # Letters in the order of the alphabet are a list, and those that are far apart are cells.
+        if usual < _SPREAD * boxes[0][2] and letters != sorted(set(letters)):
+            words = "".join(" " * (gap > 1.5 * usual) + letter for gap, letter in zip(gaps, letters[1:], strict=True))
+            line = line[: ats[0]] + letters[0] + words + line[match.end() :]
+    return line
 
 
 def _valid(units: str) -> str:

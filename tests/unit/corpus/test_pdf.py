@@ -1,6 +1,10 @@
 """PDF files: what stands on their pages is read in its order, and what is left out is said."""
 
+import io
+
+import pytest
 from pdf_file import pdf
+from PIL import Image, ImageDraw, ImageFont
 
 from mog_assets.corpus.marks import page_at
 from mog_assets.corpus.pdf import read_pdf
@@ -112,3 +116,51 @@ def test_lines_of_scripts_without_blanks_are_joined_without_them():
     korean = "주차장은"
     lines = [(72, 700 - 12 * n, list(korean * 12)) for n in range(2)]
     assert read(mapped(list(korean), lines)).text == korean * 12 + " " + korean * 12
+
+
+def test_code_keeps_its_indentation_and_prose_of_a_typewriter_its_paragraphs():
+    courier = b"/Encoding /WinAnsiEncoding /Widths [%s] /FirstChar 32 /LastChar 126" % (b"600 " * 95)
+    listing = [
+        "def turn(stone):",
+        "    if stone.hot:",
+        "        return None     # hot",
+        "    ports:",
+        "      - 80",
+        "    }",
+        "stone.step()",
+    ]
+    lines = [
+        (
+            72 + 6 * (len(line) - len(line.lstrip())),
+            600 - 12 * n,
+            10,
+            line.lstrip().replace("(", "\\(").replace(")", "\\)"),
+        )
+        for n, line in enumerate(listing)
+    ]
+    found = read(pdf([lines], font=courier))
+    assert found.text == "\n".join(listing)
+    assert read(pdf([prose(0)], font=courier)).text.count("\n") == 0
+
+
+def test_spaced_letters_are_words_and_lists_of_letters_stay():
+    spaced = pdf(
+        [b"BT /F1 20 Tf 10 Tc 72 700 Td (CHAPTER SEVEN) Tj ET BT /F1 10 Tf 0 Tc 72 650 Td (It opens at six.) Tj ET"]
+    )
+    assert read(spaced).text == "CHAPTER SEVEN\n\nIt opens at six."
+    letters = b"BT /F1 10 Tf 72 700 Td (See A B C D E F and M T W.) Tj ET"
+    assert read(pdf([letters])).text == "See A B C D E F and M T W."
+
+
+@pytest.mark.parametrize("turn", [0, 90, 180, 270])
+def test_a_scan_is_recognised_whichever_way_up_it_lies(turn):
+    pytest.importorskip("rapidocr", reason="the extra `ocr` is not installed")
+    from mog_assets.corpus.ocr import recognised
+
+    image = Image.new("RGB", (1000, 700), "white")
+    for number, words in enumerate(["The mill is closed on Monday.", "The sluice opens at six in the morning."]):
+        ImageDraw.Draw(image).text((80, 80 + 60 * number), words, font=ImageFont.load_default(32), fill="black")
+    made = io.BytesIO()
+    image.rotate(turn, expand=True).save(made, "PDF", resolution=120)
+    found = read(made.getvalue(), recognise=recognised).text
+    assert found.split("\n") == ["The mill is closed on Monday.", "The sluice opens at six in the morning."]
