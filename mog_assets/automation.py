@@ -132,11 +132,10 @@ def _executor(name: str) -> dg.ExecutorDefinition:
         ) from error
 
 
-def _holding(inner: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
+def _holding(inner: Any) -> dg.ExecutorDefinition:
     """The executor; its process holds the lock file of the run."""
 
-    def create(context: dg.InitExecutorContext) -> dg.Executor:
-        assert inner.executor_creation_fn is not None
+    def create(context: dg.InitExecutorContext) -> Any:
         executor = inner.executor_creation_fn(context)
         execute = executor.execute
 
@@ -144,7 +143,7 @@ def _holding(inner: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
             hold(run.instance, run.run_id)
             return execute(run, plan)
 
-        executor.execute = held  # type: ignore[method-assign]
+        executor.execute = held
         return executor
 
     return dg.ExecutorDefinition(inner.name, inner.config_schema, inner._requirements_fn, create, inner.description)
@@ -276,7 +275,7 @@ def as_asset(
             for check in recipe.checks
         ],
         op_tags={
-            **({"nvidia.com/gpu": "1"} if recipe.pool == "gpu" else {}),
+            **({"nvidia.com/gpu": "1"} if recipe.pool in ("gpu", "measuring") else {}),
             # Of the steps of a run that could be next.
             "dagster/priority": str(-recipe.turn),
         },

@@ -9,7 +9,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -202,11 +202,16 @@ def _answers(server: Mapping[str, Any]) -> bool:
         family, address = socket.AF_INET, (server["host"], server["port"])
     else:
         family, address = socket.AF_UNIX, server["socket"]
-    with socket.socket(family) as opened, suppress(OSError):
+    with socket.socket(family) as opened:
         opened.settimeout(_ANSWER_SECONDS)
-        opened.connect(address)
-        return True
-    return False
+        try:
+            opened.connect(address)
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:
+            # It has much to do.
+            return True
+    return True
 
 
 def _lock(instance: dg.DagsterInstance, run_id: str) -> Path:

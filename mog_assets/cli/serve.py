@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from mog_assets.config import Settings
     from mog_assets.serving.limits import ServerOptions
     from mog_assets.serving.live import Live
+
+# Seconds between looks for what a first run makes.
+_WAIT_SECONDS = 1.0
 
 
 @click.command()
@@ -80,6 +84,7 @@ def serve(path: str | None, host: str, port: int, live: bool, **given: Any) -> N
     import mog_assets
     from mog_assets.serving import descriptors
 
+    _wait_for_words(settings)
     project = mog_assets.open(settings)
     if project.permissions is not None:
         # What is wrong with the rules is told now, and not to callers.
@@ -94,6 +99,8 @@ def serve(path: str | None, host: str, port: int, live: bool, **given: Any) -> N
     url = server.url_of(opened)
 
     def ready() -> None:
+        if project.trouble:
+            log.warning("%s", project.trouble)
         if project.permissions is not None:
             log.warning("permissions: each caller sends a key or token of its own")
         elif not options.key:
@@ -106,6 +113,22 @@ def serve(path: str | None, host: str, port: int, live: bool, **given: Any) -> N
     if follower is not None:
         follower.close()
     _end(project)
+
+
+def _wait_for_words(settings: Settings) -> None:
+    """Wait until a first run has made what is needed to search words, and say so."""
+    from mog_assets.resources.store import Store, label
+    from mog_assets.serving.generations import words_of
+
+    store, needed, said = Store(settings.home), words_of(settings, list(settings.corpora)), False
+    while missing := [label(*place) for place in needed if store.find(*place) is None]:
+        if not said:
+            said = True
+            echo(
+                f"mog: waiting for the first run, which `mog run` or `mog ui` starts: {missing[0]} is not made yet",
+                err=True,
+            )
+        time.sleep(_WAIT_SECONDS)
 
 
 def _live(path: str | None, settings: Settings) -> Live:
@@ -169,6 +192,7 @@ def mcp(path: str | None, principal: str | None, push: bool) -> None:
         from mog_assets.serving.limits import ServerOptions, Slots
 
         options = ServerOptions(push=push)
+        _wait_for_words(settings)
         project = mog_assets.open(settings)
         seen = seen_by(project, principal)
         search = Slots("search", options.concurrency, options.waiting, options.timeout)

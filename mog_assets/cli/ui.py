@@ -39,7 +39,8 @@ def serve(home: Path, opened: socket.socket, host: str, public_url: str, workspa
     # In its own session, so that a signal to its group reaches each of Dagster's processes exactly once.
     process = subprocess.Popen(
         [sys.executable, "-m", "mog_assets.webserver", *arguments],
-        env={**os.environ, "DAGSTER_HOME": str(home)},
+        # On a busy machine a run takes longer than a minute to begin.
+        env={"DAGSTER_GRPC_TIMEOUT_SECONDS": "300", **os.environ, "DAGSTER_HOME": str(home)},
         pass_fds=[opened.fileno()],
         start_new_session=True,
         preexec_fn=_end_with(os.getpid()),

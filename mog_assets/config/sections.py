@@ -362,7 +362,7 @@ class AutomationSettings(SettingsModel):
     """
 
     enabled: bool = True
-    interval_seconds: Count = 30
+    interval_seconds: Count = 15
     nightly: Annotated[str, AfterValidator(_cron)] | None = "0 3 * * *"
     timezone: Annotated[str, AfterValidator(_timezone)] = "UTC"
     owners: list[Annotated[str, Field(pattern=_OWNER)]] = []

@@ -220,7 +220,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             checks=(checks.SAME_AGAIN,),
             version="8",
             kinds=("parquet",),
-            pool="gpu",
+            pool="measuring",
         ),
         Recipe(
             key="scores",

@@ -317,7 +317,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         ],
         version="10",
         kinds=("safetensors",),
-        pool="gpu",
+        pool="measuring",
     )
     trained = [
         Recipe(
@@ -348,7 +348,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             tools.encoder.identity,
         ],
         kinds=("parquet",),
-        pool="gpu",
+        pool="measuring",
     )
     method = Recipe(
         key="method",

@@ -76,6 +76,7 @@ class Retrieval:
         searching: Searches level 1 in other processes; None searches it in this one.
         question_set, measured: The questions with their evidence, and where they are of, if they are measured.
         inputs: The questions with their candidates, if these are known already.
+        until: What `auto` stands for, and why, as long as nothing was chosen.
     """
 
     corpora: Corpora
@@ -91,6 +92,7 @@ class Retrieval:
     question_set: str = ""
     measured: Sequence[Question] = ()
     inputs: Inputs | None = None
+    until: tuple[Method, str] | None = None
     _shared: dict[Any, Any] = field(default_factory=dict, repr=False)
     _once: dict[Any, Any] = field(default_factory=dict, repr=False)
 
@@ -172,7 +174,7 @@ class Retrieval:
     @property
     def chosen(self) -> tuple[Method, str]:
         """The method that `auto` stands for, and why, as one sentence."""
-        return self.shared(_chosen)
+        return self.until or self.shared(_chosen)
 
     def resolved(self, method: Method) -> Method:
         """The method, or the chosen one for `auto`."""

@@ -18,10 +18,10 @@ from mog_assets.ranking.rankings import models_of
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.searchers import Call, Searchers
 from mog_assets.resources import tracing
-from mog_assets.resources.errors import MogError
+from mog_assets.resources.errors import MissingArtefact, MogError
 from mog_assets.resources.store import label
 from mog_assets.retrieval.corpora import Corpora, Read
-from mog_assets.retrieval.methods import AUTO, all_methods, needs, parse
+from mog_assets.retrieval.methods import AUTO, all_methods, by_words, needs, parse
 from mog_assets.retrieval.where import Fields
 from mog_assets.serving import reading
 from mog_assets.serving.permissions import Seen
@@ -73,12 +73,14 @@ class Generations:
 
     Attributes:
         trouble: Why new artefacts cannot be taken over; empty if nothing is wrong.
+        words: What is needed to search words alone, which is what is done until a first run has made the rest.
     """
 
     def __init__(self, tools: Tools, names: Sequence[str], refresh: float | None, keep: bool) -> None:
         self.trouble = ""
         self._tools, self.names, self._keep = tools, names, keep
         self._required, self._others = places(tools.settings, names)
+        self.words, self._follows = words_of(tools.settings, names), refresh is not None
         self._alone, self._ended = RLock(), Event()
         self._pool = tools.engine.pool() if keep and tools.settings.engine.searchers else None
         self._current = self._opened() if keep else None
@@ -138,14 +140,27 @@ class Generations:
         if not self._keep and not is_torn(store, self._required):
             return self._generation(None, partial(read_matching, store, self._required), "", None)
         begins = before is None
-        snapshot = take(store, self._required, self._others, _PATIENCE if begins else 0, begins)
+        required = self._required
+        try:
+            snapshot = take(store, required, self._others, _PATIENCE if begins else 0, begins)
+        except MissingArtefact as error:
+            # A first run makes what searches by words need long before the rest.
+            if not self._follows:
+                raise
+            required = self.words
+            snapshot = take(store, required, [*self._required, *self._others], _PATIENCE if begins else 0, False)
+            self.trouble = f"words alone are searched until the first run is done ({error})"
         if snapshot.behind:
             self.trouble = snapshot.behind
             _log.warning("the artefacts from before are used: %s", self.trouble)
         try:
             with tracing.span("open", version=snapshot.version):
-                self._check_encoder(snapshot)
+                self._check_encoder(snapshot, required)
                 now = self._generation(snapshot, snapshot.store.read, snapshot.version, before)
+                if required is self.words:
+                    why = "the first run has not made the rest of what is searched yet"
+                    until = (by_words(self._tools.settings), why)
+                    now.retrieval = replace(now.retrieval, until=until)
                 if self._keep:
                     self._warm(now)
         except BaseException:
@@ -184,14 +199,14 @@ class Generations:
             return None
         return Searchers(call, snapshot.store.home, corpora, self._tools.settings.engine.searchers)
 
-    def _check_encoder(self, snapshot: Snapshot) -> None:
+    def _check_encoder(self, snapshot: Snapshot, required: Sequence[Place]) -> None:
         """Vectors of questions and of chunks must be of one encoder: others can be compared, and mean nothing.
 
         Raises:
             MogError: settings and artefacts have different encoders.
         """
         fingerprint = self._tools.encoder.fingerprint
-        for key, corpus in self._required:
+        for key, corpus in required:
             if key.startswith("embeddings/"):
                 encoder_of = snapshot.read(key, corpus).manifest.info.get("encoder", fingerprint)
                 if encoder_of != fingerprint:
@@ -242,7 +257,9 @@ class Generations:
                 continue
             with self._alone:
                 self._retire(self.current)
-                self._current, self.trouble = fresh, ""
+                self._current = fresh
+                if fresh.retrieval.until is None:
+                    self.trouble = ""
             since = None
 
 
@@ -257,6 +274,12 @@ def places(settings: Settings, names: Sequence[str]) -> tuple[list[Place], list[
     shared = dict.fromkeys((*models, *all_of_them.shared))
     others = [*_of(names, all_of_them.per_corpus), *((key, None) for key in shared)]
     return required, [place for place in others if place not in required]
+
+
+def words_of(settings: Settings, names: Sequence[str]) -> list[Place]:
+    """What questions need of some corpora to be answered by words alone."""
+    needed = needs([by_words(settings)], settings)
+    return [*_of(names, needed.per_corpus), *((key, None) for key in needed.shared)]
 
 
 def _of(names: Sequence[str], keys: Sequence[str]) -> list[Place]:

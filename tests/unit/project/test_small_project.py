@@ -1,5 +1,6 @@
 """A small project with one method: what its first run says and builds, and where what people ask of it is left."""
 
+import json
 import os
 import re
 import signal
@@ -7,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import time
+import urllib.request
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +20,7 @@ from served import Served, command, environment
 import mog_assets
 from mog_assets import config
 from mog_assets.cli import main
+from mog_assets.config import QuestionSetSettings
 from mog_assets.plan import graph, phases
 from mog_assets.questions.use import log_path, note_used
 from mog_assets.resources import progress
@@ -91,6 +94,16 @@ def test_words_come_first_then_what_every_search_needs_then_the_rest(first_run, 
         assert max(turns[key] for key in earlier) <= min(turns[key] for key in later)
 
 
+def test_what_a_search_needs_waits_for_no_pool_of_what_measures(first_run):
+    asked = {"q": QuestionSetSettings(path=first_run.file, corpora=["notes"], train=["train"], test=["test"])}
+    recipes = graph(first_run.settings.model_copy(update={"question_sets": asked, "methods": None}))
+    pools = [
+        {r.pool for r in recipes.values() if r.pool and not r.on_demand and (r.turn < 2) == first}
+        for first in (True, False)
+    ]
+    assert pools == [{"gpu"}, {"measuring"}]
+
+
 def test_steps_of_one_run_are_in_that_order_too(first_run):
     ends = [line.partition(":")[0] for line in first_run.said if ": done in" in line]
     assert ends.index("mentions of corpus notes") < ends.index("collections/level_1 of corpus notes")
@@ -128,6 +141,44 @@ def test_words_are_searched_while_a_run_makes_the_first_vectors(tmp_path):
     # What only a further run makes is another matter.
     topic = CliRunner().invoke(main, [*search, "--where", '{"topic": 0}'])
     assert topic.exit_code == 1 and "until then" not in topic.stderr
+
+
+def test_a_server_waits_for_the_first_run_then_answers_by_words_then_as_usual(tmp_path):
+    (tmp_path / "roots").mkdir()
+    (tmp_path / "roots/one.md").write_text("Garlic is planted in October.", encoding="utf-8")
+    file = tmp_path / "mog.yaml"
+    values = {"home": "home", "corpora": {"roots": {"path": "roots"}}, "methods": ["fused"], "levels": 2}
+    file.write_text(yaml.safe_dump(values), encoding="utf-8")
+    serve = [*command("serve"), "--config", str(file), "--port", "0"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment()}
+    with subprocess.Popen(serve, **pipes) as server, subprocess.Popen(command("run", "--config", file), **pipes) as run:
+        try:
+            waiting = server.stderr.readline()
+            assert "waiting for the first run, which `mog run` or `mog ui` starts: documents of corpus roots" in waiting
+            next(line for line in run.stderr if line.startswith("Words can be searched from now on"))
+            # It makes nothing more while the server is asked.
+            run.send_signal(signal.SIGSTOP)
+            url = server.stdout.readline().strip()
+            assert asked(url)["method"] == "fixed-2"
+            assert "words alone are searched until the first run is done" in server.stderr.readline()
+            run.send_signal(signal.SIGCONT)
+            run.stderr.read()
+            until = time.monotonic() + 120
+            while asked(url)["method"] != "fused":
+                assert time.monotonic() < until
+                time.sleep(0.5)
+        finally:
+            for process in (run, server):
+                process.kill()
+
+
+def asked(url):
+    body = json.dumps({"question": "When is garlic planted?"}).encode()
+    request = urllib.request.Request(f"{url}/v1/retrieve", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as response:
+        found = json.load(response)
+    assert "planted in October" in found["passages"][0]["text"]
+    return found
 
 
 # What a run says
