@@ -12,7 +12,7 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
 
-from mog_assets.corpus.decoding import decode
+from mog_assets.corpus.decoding import decode, known_encoding
 from mog_assets.corpus.html_page import read_html
 from mog_assets.corpus.marks import MarkedText, Parsed, clean
 
@@ -95,7 +95,7 @@ def _text(part: Message) -> str:
     raw = part.get_payload(decode=True)
     data = raw if isinstance(raw, bytes) else b""
     try:
-        return data.decode(part.get_content_charset() or "utf-8")
+        return data.decode(known_encoding(part.get_content_charset() or "") or "utf-8")
     # Unknown names of encodings, and bytes of another one.
     except (LookupError, UnicodeDecodeError):
         return decode(data)[0]

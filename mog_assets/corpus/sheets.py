@@ -229,12 +229,15 @@ def _rows(read: Any, others: Mapping[tuple[int, int], str]) -> list[tuple[int, R
 
 
 def _cell(value: Any) -> str:
-    """A value as people read it: whole numbers without a fraction, dates as in ISO 8601."""
+    """A value as people read it: whole numbers without a fraction, dates as in ISO 8601, hours of more than a day."""
     if isinstance(value, str):
         joined = " ".join(value.split())
         return joined if joined.isprintable() else clean(joined)
     if isinstance(value, float):
         return number(value)
+    if isinstance(value, datetime.timedelta):
+        minutes, seconds = divmod(round(value.total_seconds()), 60)
+        return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
     return value.isoformat() if isinstance(value, datetime.date | datetime.time) else str(value)
 
 

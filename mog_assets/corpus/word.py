@@ -16,7 +16,10 @@ from mog_assets.corpus.numbering import BULLET, Numbering, value, whole
 from mog_assets.corpus.office_text import outermost, rows, text_of
 from mog_assets.corpus.packages import CHART, DIAGRAM, MATH, RELATED, WORD, Package
 
-_TABLE, _INSERTED = f"{WORD}tbl", f"{WORD}altChunk"
+_PARAGRAPH, _TABLE, _INSERTED = f"{WORD}p", f"{WORD}tbl", f"{WORD}altChunk"
+_PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}docPr"
+# A large first letter is a paragraph of its own.
+_INITIAL = f"{WORD}pPr/{WORD}framePr[@{WORD}dropCap]"
 # What is left out, by the elements that refer to it.
 _UNREAD = {
     "footnotes not read": (f"{WORD}footnoteReference", f"{WORD}endnoteReference"),
@@ -42,8 +45,11 @@ def read_docx(parts: dict[str, bytes], fallback: str, limit: int, unpacked: int 
     body, styles = package.main, _Styles(package)
     draft, title, item = MarkedText(limit), package.title, False
     inserted, unread = package.related(package.name, "aFChunk"), list[str]()
-    for block in outermost(body, f"{WORD}p", f"{MATH}oMathPara", _TABLE, _INSERTED):
+    for block in outermost(body, _PARAGRAPH, f"{MATH}oMathPara", _TABLE, _INSERTED):
         if block.tag == _TABLE:
+            for paragraph in block.iter(_PARAGRAPH):
+                label = styles.of(paragraph)[1]
+                _prefix(paragraph, f"{label} " if label and label != BULLET else "")
             for number, cells in enumerate(rows(block, f"{WORD}tr", f"{WORD}tc")):
                 draft.add(" | ".join(cells) if any(cells) else "", "\n" if number else "\n\n")
             item = False
@@ -54,16 +60,27 @@ def read_docx(parts: dict[str, bytes], fallback: str, limit: int, unpacked: int 
                 draft.add(page.text, marks=page.marks)
                 unread += [] if page.text.strip() else [name]
             continue
+        text, after = text_of(block).strip(), block.getnext()
+        if block.find(_INITIAL) is not None and after is not None and after.tag == _PARAGRAPH:
+            _prefix(after, text)
+            continue
         depth, label = styles.of(block)
-        text = clean(text_of(block)).strip()
         if depth and not title:
             title = text
         listed = bool(text) and not depth and label is not None
         draft.add(f"{label} {text}".strip() if label and text else text, "\n" if listed and item else "\n\n", depth)
         item = listed
     notes: dict[str, Any] = {name: sum(1 for _ in body.iter(*tags)) for name, tags in _UNREAD.items()}
+    notes["alternative texts not read"] = sum(bool(one.get("descr")) for one in body.iter(_PICTURE))
     notes["inserted documents not read"] = unread
     return draft.parsed(title, fallback, {name: note for name, note in notes.items() if note})
+
+
+def _prefix(paragraph: Any, text: str) -> None:
+    """Put a text before that of a paragraph."""
+    before = paragraph.makeelement(f"{WORD}t")
+    before.text = text
+    paragraph.insert(int(paragraph.find(f"{WORD}pPr") is not None), before)
 
 
 def _inserted(name: str, content: bytes, limit: int, unpacked: int) -> list[Parsed]:

@@ -154,6 +154,7 @@ def test_numbers_are_shown_as_their_formats_say_what_they_are(tmp_path):
         "1999": (1999, "0;-0;0"),
         "2024-05-01": (datetime.date(2024, 5, 1), "dd.mm.yyyy"),
         "07:15:00": (datetime.time(7, 15), "hh:mm"),
+        "30:05:00": (datetime.timedelta(hours=30, minutes=5), "[h]:mm"),
     }
     book = document(tmp_path / "a", "a.xlsx", formatted(*cells.values()))
     assert book.text.split("\n") == list(cells)

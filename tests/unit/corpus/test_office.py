@@ -18,6 +18,7 @@ SPACES = {
     "r": "officeDocument/2006/relationships",
     "a": "drawingml/2006/main",
     "c": "drawingml/2006/chart",
+    "wp": "drawingml/2006/wordprocessingDrawing",
 }
 NAMED = " ".join(f'xmlns:{key}="http://schemas.openxmlformats.org/{name}"' for key, name in SPACES.items())
 TYPE = b"application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
@@ -168,6 +169,13 @@ def test_headings_and_items_have_the_numbers_that_are_shown(tmp_path):
     assert found.title == "Scope" and [mark.text for mark in found.marks][:2] == ["1 Scope", "1.1 Aim"]
 
 
+def test_numbers_of_lists_in_tables_and_large_first_letters_stand_before_their_texts(tmp_path):
+    rows = "".join(f"<w:tr><w:tc>{item('', 2)}</w:tc><w:tc>{item(text, 4)}</w:tc></w:tr>" for text in ("Oats", "Rye"))
+    first = paragraph("T", '<w:framePr w:dropCap="drop"/>')
+    found = document(tmp_path, word(first, paragraph("he mill."), f"<w:tbl>{rows}</w:tbl>", numbering=NUMBERING))
+    assert found.text == "The mill.\n\na) | Art. 1: Oats\nb) | Art. 2: Rye"
+
+
 def test_lists_by_style_are_numbered_and_bullets_are_not(tmp_path):
     made, content = docx.Document(), BytesIO()
     for text, style in (("Open.", "List Number"), ("Close.", "List Number"), ("Mallard", "List Bullet")):
@@ -244,9 +252,16 @@ def test_documents_inside_a_document_stand_at_their_place(tmp_path, name, conten
 
 def test_what_is_left_out_of_a_word_document_is_noted(tmp_path):
     inside = '<w:r><w:footnoteReference w:id="2"/></w:r><w:r><w:endnoteReference w:id="2"/></w:r>'
-    inside += '<w:r><w:commentReference w:id="0"/><w:drawing><c:chart r:id="x"/></w:drawing></w:r>'
+    inside += (
+        '<w:r><w:commentReference w:id="0"/><w:drawing><wp:docPr descr="A mill"/><c:chart r:id="x"/></w:drawing></w:r>'
+    )
     found = document(tmp_path, word(paragraph("The rent is due.", inside=inside)))
-    assert noted(found) == {"footnotes not read": 2, "comments not read": 1, "charts not read": 1}
+    assert noted(found) == {
+        "footnotes not read": 2,
+        "comments not read": 1,
+        "charts not read": 1,
+        "alternative texts not read": 1,
+    }
     assert noted(document(tmp_path, word(paragraph("The rent is due.")))) == {}
 
 
