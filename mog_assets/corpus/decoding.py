@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from mog_assets.text.languages import detected
+from mog_assets.text.plain import HIDDEN
 
 REPLACED = "�"
 
@@ -61,8 +62,7 @@ _SAMPLE, _JUDGED = 100_000, 20_000
 _WORD = re.compile(r"\S*[^\x00-\x7f]\S*")
 _NO_TEXT = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufffd]")
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]")
-# Direction marks and zero-width characters, except joiners, which are part of spelling.
-_HIDDEN = re.compile("[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
+_HIDDEN = re.compile(f"[{HIDDEN}]")
 
 
 def decode(raw: bytes, named: str = "") -> tuple[str, str]:

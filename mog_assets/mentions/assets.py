@@ -22,7 +22,7 @@ GROUP = "mentions"
 # Files: every name once; of `mentions`, the digests of the names that texts were searched for.
 DISTINCT, SEARCHED = "distinct.parquet", "searched.npy"
 # A change of what a name is, or of how texts are compared with it, changes these.
-_NAMES, _MATCHING = "1", "2"
+_NAMES, _MATCHING = "2", "3"
 
 
 def build_names(work: Work) -> None:

@@ -8,6 +8,8 @@ from functools import cache
 
 import numpy as np
 
+from mog_assets.text.plain import plain
+
 _SPACE = ord(" ")
 _WORDS = re.compile("[A-Za-z0-9]+")
 
@@ -54,7 +56,8 @@ def folded(text: str) -> tuple[str, np.ndarray]:
 
 def folded_points(text: str) -> tuple[np.ndarray, np.ndarray]:
     """`folded` with the text as code points, uint32."""
-    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+    seen, origin = plain(text)
+    points = np.frombuffer(seen.encode("utf-32-le", "surrogatepass"), "<u4")
     word, lower = _ascii() if text.isascii() else _tables()
     in_word = word[points]
     # The first character after a word stands for all up to the next.
@@ -65,7 +68,8 @@ def folded_points(text: str) -> tuple[np.ndarray, np.ndarray]:
     # A word before another with nothing between them cannot be; the space before the first, and after the last, can.
     tail = [len(points)] if len(points) and in_word[-1] else []
     whole = np.concatenate([[_SPACE], folded_text, [_SPACE] * len(tail)]).astype("<u4")
-    return whole, np.concatenate([[-1], at, tail]).astype(np.int64)
+    at = np.concatenate([[-1], at, tail]).astype(np.int64)
+    return whole, at if seen is text else np.where(at < 0, at, np.asarray(origin)[at])
 
 
 def folded_name(name: str) -> str:

@@ -10,6 +10,7 @@ from functools import reduce
 import numpy as np
 
 from mog_assets.retrieval.corpora import Corpora
+from mog_assets.text.plain import plain
 from mog_assets.text.terms import terms_of
 
 _QUOTED = re.compile('["“”„]([^"“”„]+)["“”]|«([^«»]+)»|「([^「」]+)」')
@@ -39,7 +40,7 @@ def phrases(question: str) -> list[str]:
 def quoted(question: str, corpora: Corpora) -> Quoted | None:
     """Where texts have what is quoted in a question; None if nothing is.
 
-    Case and the kind of white space do not matter; a phrase begins and ends with whole words.
+    Case, the kind of white space and hidden characters do not matter; a phrase begins and ends with whole words.
     """
     wanted = phrases(question)
     if not wanted:
@@ -48,8 +49,9 @@ def quoted(question: str, corpora: Corpora) -> Quoted | None:
     patterns = [_pattern(phrase) for phrase in wanted]
     documents, pieces = np.zeros(len(corpora.owners), bool), [np.zeros(0, np.int64)]
     for position, (title, text) in corpora.texts(candidates.tolist()).items():
-        places = [[match.start() for match in pattern.finditer(text)] for pattern in patterns]
-        if all(of_text or pattern.search(title) for of_text, pattern in zip(places, patterns, strict=True)):
+        seen, origin = plain(text)
+        places = [[origin[match.start()] for match in pattern.finditer(seen)] for pattern in patterns]
+        if all(of_text or pattern.search(plain(title)[0]) for of_text, pattern in zip(places, patterns, strict=True)):
             documents[position] = True
             first, last = corpora.layout.offsets[position : position + 2]
             begins = np.array(sum(places, []), np.int64)
@@ -66,6 +68,7 @@ def _candidates(wanted: Sequence[str], corpora: Corpora, code: str) -> np.ndarra
 
 
 def _pattern(phrase: str) -> re.Pattern[str]:
+    phrase = plain(phrase)[0]
     words = r"\s+".join(map(re.escape, phrase.split()))
     before, after = (r"\b" if re.match(r"\w", end) and end.isascii() else "" for end in (phrase[0], phrase[-1]))
     return re.compile(f"{before}{words}{after}", re.IGNORECASE)

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from mog_assets.text.languages import LANGUAGES
+from mog_assets.text.plain import plain
 from mog_assets.text.terms import EXACT, folded, is_word, terms_of
 
 # A shorter word has too many neighbours. The first letter is rarely the wrong one.
@@ -102,7 +103,7 @@ def analysed(question: str, language: str, vocabulary: Vocabulary) -> Analysed:
         language: Code of its language.
         vocabulary: Of the documents that it is asked of.
     """
-    typed = question.strip()
+    typed = question = plain(question)[0].strip()
     # A Japanese sentence with a number in it looks like a name in code.
     if EXACT.fullmatch(typed) or (_NAME_IN_CODE.fullmatch(typed) and is_word(typed)):
         whole = terms_of([typed], language)[0][:1]

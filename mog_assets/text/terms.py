@@ -17,13 +17,14 @@ from itertools import groupby
 
 from mog_assets.text.compounds import parts
 from mog_assets.text.languages import DEFAULT, LANGUAGES, Language
+from mog_assets.text.plain import plain
 from mog_assets.text.scripts import BIGRAMS, TRIGRAMS, WITHOUT_BLANKS
 
 # Part of the fingerprint of all term counts.
 ANALYSIS = " ".join(map(version, ("py3langid", "PyStemmer", "simplemma"))) + (
     " words of two characters and more with their marks, case folded, stop words and Snowball stems by language, parts "
     "of compounds; options, versions, numbers and names in code whole and in parts; bigrams of Han, kana and Hangul, "
-    "trigrams of Thai, Lao, Khmer and Myanmar; 1"
+    "trigrams of Thai, Lao, Khmer and Myanmar; without hidden characters; 2"
 )
 _RUN = re.compile(f"([{BIGRAMS}])|([{TRIGRAMS}])")
 _ASCII_WORD = re.compile(r"\w\w+")
@@ -65,6 +66,7 @@ def _class(points: Iterable[int]) -> str:
 
 def _occurrences(text: str) -> list[tuple[int, str]]:
     """Where words, n-grams and what is typed exactly start in a text, and what they are, in order."""
+    given, (text, origin) = text, plain(text)
     if text.isascii():
         words = [(m.start(), m[0]) for m in _ASCII_WORD.finditer(text)]
     elif not WITHOUT_BLANKS.search(text):
@@ -78,7 +80,8 @@ def _occurrences(text: str) -> list[tuple[int, str]]:
             else:
                 words += [(m.start() + i, run[i : i + n + 1]) for i in range(max(len(run) - n, 1))]
     exact = [(m.start(), m[0]) for m in EXACT.finditer(text)]
-    return sorted(words + exact) if exact else words
+    every = sorted(words + exact) if exact else words
+    return every if text is given else [(origin[start], word) for start, word in every]
 
 
 @cache
