@@ -12,6 +12,7 @@ from pypdfium2 import raw
 from mog_assets.corpus.archives import ENCRYPTED
 from mog_assets.corpus.marks import Mark, MarkedText, Parsed, clean, first_line, heading
 from mog_assets.corpus.ocr import Recognised
+from mog_assets.corpus.pdf_forms import with_annotations, xfa_lines
 from mog_assets.corpus.pdf_lines import ITEM, Box, Line, lines_of, page_lines
 from mog_assets.corpus.running import without_running
 
@@ -55,22 +56,32 @@ def read_pdf(
         if error.err_code in (raw.FPDF_ERR_PASSWORD, raw.FPDF_ERR_SECURITY):
             raise ValueError(ENCRYPTED) from error
         raise ValueError(f"damaged: expected a readable .pdf file, got: {error}") from error
+    pdf.init_forms()
     pages: list[list[Line]] = []
     edges, unreadable, images = [], 0, 0
     for number in range(len(pdf)):
         try:
-            lines, edge = page_lines(pdf, number)
-            if not lines and recognise is not None:
-                lines = lines_of(recognise(pdf[number]))
-                images += bool(lines)
+            page = pdf[number]
+            try:
+                _, bottom, _, top = page.get_bbox()
+                lines, edge = page_lines(page), (bottom, top)
+                if not lines and recognise is not None:
+                    lines = lines_of(recognise(page))
+                    images += bool(lines)
+                lines = with_annotations(pdf, page, lines)
+            finally:
+                page.close()
         except pdfium.PdfiumError:
             lines, edge, unreadable = [], (0.0, 0.0), unreadable + 1
         pages.append(lines)
         edges.append(edge)
+    form = pdf.get_formtype()
+    if form == raw.FORMTYPE_XFA_FULL or (form == raw.FORMTYPE_XFA_FOREGROUND and _is_wait(pages)):
+        pages, edges = [xfa_lines(pdf)], edges[:1]
     without = len(pages) - sum(map(bool, pages))
-    if unreadable and unreadable == len(pdf):
+    if unreadable and unreadable == len(pages):
         raise ValueError("damaged: expected a readable .pdf file, got one without a readable page")
-    if without == len(pdf):
+    if without == len(pages):
         remedy = "; set `reader: ocr`" if recognise is None else ", also for OCR"
         raise ValueError(f"scanned: {without} {'page' if without == 1 else 'pages'} without text{remedy}")
     pages, running, removed = without_running(pages, edges)
@@ -79,6 +90,11 @@ def read_pdf(
     title = pdf.get_metadata_dict().get("Title", "").strip()
     title = title or next((first_line(lines[0].text) for lines in pages if lines), "") or fallback
     return _text(pages, _outline(pdf), running, limit).parsed(title, fallback, notes)
+
+
+def _is_wait(pages: list[list[Line]]) -> bool:
+    """Whether a document only says that its reader should wait for the form, as programs of Adobe write it."""
+    return len(pages) == 1 and any("please wait" in line.text.lower() for line in pages[0][:2])
 
 
 def _text(

@@ -156,18 +156,13 @@ class _Places:
         return Glyph(text, min(tight[0], loose.left), max(tight[1], loose.right))
 
 
-def page_lines(pdf: pdfium.PdfDocument, number: int) -> tuple[list[Line], tuple[float, float]]:
-    """The lines of a page, and its bottom and top in points."""
-    page = pdf[number]
+def page_lines(page: pdfium.PdfPage) -> list[Line]:
+    """The lines of a page."""
+    shown = page.get_textpage()
     try:
-        shown = page.get_textpage()
-        try:
-            _, bottom, _, top = page.get_bbox()
-            return _lines(shown), (bottom, top)
-        finally:
-            shown.close()
+        return _lines(shown)
     finally:
-        page.close()
+        shown.close()
 
 
 def lines_of(texts: Sequence[Recognised]) -> list[Line]:

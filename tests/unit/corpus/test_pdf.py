@@ -164,3 +164,45 @@ def test_a_scan_is_recognised_whichever_way_up_it_lies(turn):
     image.rotate(turn, expand=True).save(made, "PDF", resolution=120)
     found = read(made.getvalue(), recognise=recognised).text
     assert found.split("\n") == ["The mill is closed on Monday.", "The sluice opens at six in the morning."]
+
+
+PAGE = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 101 0 R /Resources << /Font << /F1 3 0 R >> >> "
+
+
+def test_values_of_form_fields_and_annotations_are_read():
+    widget = b"<< /Type /Annot /Subtype /Widget /P 100 0 R "
+    shown = b"/AP << /N << /Yes 74 0 R >> >> >>"
+    objects = {
+        1: b"<< /Type /Catalog /Pages 2 0 R /AcroForm << /Fields [70 0 R 71 0 R 72 0 R] >> >>",
+        70: widget + b"/FT /Tx /T (n) /V (Ann Miller) /Rect [140 690 390 720] >>",
+        71: widget + b"/FT /Btn /T (agree) /TU (I agree) /V /Yes /AS /Yes /Rect [140 650 160 670] " + shown,
+        72: widget + b"/FT /Btn /T (news) /V /Off /AS /Off /Rect [140 610 160 630] " + shown,
+        73: b"<< /Type /Annot /Subtype /Text /Contents (Ask Bob.) /Rect [300 500 320 520] >>",
+        74: b"<< /Type /XObject /Subtype /Form /BBox [0 0 9 9] /Length 0 >>\nstream\n\nendstream",
+        100: PAGE + b"/Annots [70 0 R 71 0 R 72 0 R 73 0 R] >>",
+    }
+    lines = [(72, 700, 10, "Name"), (72, 655, 10, "Consent"), (72, 615, 10, "Letters"), (72, 400, 10, "The end.")]
+    found = read(pdf([lines], objects=objects))
+    assert " ".join(found.text.split()) == ("Name | Ann Miller Consent | I agree: Yes Letters The end. Ask Bob.")
+
+
+def xfa(template, data):
+    streams = {60: template, 61: data}
+    objects = {at: b"<< /Length %d >>\nstream\n%s\nendstream" % (len(text), text) for at, text in streams.items()}
+    form = b"/AcroForm << /Fields [] /XFA [(template) 60 0 R (datasets) 61 0 R] >>"
+    objects[1] = b"<< /Type /Catalog /Pages 2 0 R /NeedsRendering true %s >>" % form
+    return pdf([[(72, 700, 10, "Please wait...")]], "Form", objects=objects)
+
+
+def test_an_xfa_form_is_read_or_refused_as_one():
+    template = (
+        b'<template xmlns="http://www.xfa.org/schema/xfa-template/3.0/"><subform><draw><value><text>Application</text></value>'
+        b'</draw><field name="who"><caption><value><text>Name</text></value></caption></field></subform></template>'
+    )
+    data = (
+        b'<d:datasets xmlns:d="http://www.xfa.org/schema/xfa-data/1.0/"><d:data><form><who>Ann Miller</who></form></d:data>'
+        b"</d:datasets>"
+    )
+    assert read(xfa(template, data)).text == "Application\nName: Ann Miller"
+    with pytest.raises(ValueError, match="XFA form: expected text on the pages"):
+        read(xfa(b"<template/>", b"<datasets/>"))
