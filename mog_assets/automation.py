@@ -23,7 +23,7 @@ from mog_assets.materialising import Materialised, materialise
 from mog_assets.names import Names
 from mog_assets.plan import REGISTRY, graph, needed
 from mog_assets.recipe import FORCE, Recipe
-from mog_assets.records import hold
+from mog_assets.records import hold, sleep_in_claims
 from mog_assets.resources import extras, tracing
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.store import digest, label
@@ -133,7 +133,7 @@ def _executor(name: str) -> dg.ExecutorDefinition:
 
 
 def _holding(inner: Any) -> dg.ExecutorDefinition:
-    """The executor; its process holds the lock file of the run."""
+    """The executor; its process holds the lock file of the run, and sleeps while it waits for a pool."""
 
     def create(context: dg.InitExecutorContext) -> Any:
         executor = inner.executor_creation_fn(context)
@@ -141,6 +141,7 @@ def _holding(inner: Any) -> dg.ExecutorDefinition:
 
         def held(run: Any, plan: Any) -> Any:
             hold(run.instance, run.run_id)
+            sleep_in_claims(run.instance, run.log.info)
             return execute(run, plan)
 
         executor.execute = held

@@ -1,6 +1,7 @@
 """What a start of `mog run` or `mog ui`, and the sensor, do about runs whose process was killed."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -131,3 +132,17 @@ def test_of_a_database_server_a_run_that_never_began_is_left_to_dagster(opened, 
     monkeypatch.undo()
     later(monkeypatch, 31)
     assert records.end_killed(opened) == ["lost"]
+
+
+def the_job():
+    return automation.build(config.load()).resolve_job_def("build")
+
+
+def test_the_process_that_executes_a_run_holds_its_lock_file(opened):
+    tags = {"dagster/partition": "a"}
+    job = dg.reconstructable(the_job)
+    done = dg.execute_job(job, opened, asset_selection=[dg.AssetKey("documents")], tags=tags)
+    assert done.success
+    assert opened.get_run_by_id(done.run_id).tags["mog/process"] == f"{socket.gethostname()} {os.getpid()}"
+    (lock,) = Path(opened.root_directory).glob("running/*")
+    assert lock.name == done.run_id and records._is_held(lock)
