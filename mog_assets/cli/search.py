@@ -190,7 +190,7 @@ def _print_answer(answer: Answer, choices: dict[str, str]) -> None:
         echo(text + "\n", bold=True)
     elif answer.likeliest is not None:
         place = f"{answer.likeliest.corpus}/{answer.likeliest.doc} {answer.likeliest.start}-{answer.likeliest.end}"
-        echo(f"No certain answer. The likeliest sentence is in {place}, marked with >>> and <<<.\n")
+        echo(f"The most relevant sentence is in {place}, marked with >>> and <<<.\n")
     echo(f"{answer.method}, {answer.reader}" + (f"; auto is {answer.auto}" if answer.auto else ""))
     if answer.parameters:
         echo(f"parameters: {answer.parameters}")

@@ -16,7 +16,16 @@ from mog_assets.evaluation.agreement import AGREEMENT, agreement, points, senten
 from mog_assets.evaluation.answers import answer_board, mark, preflight_cases, preflight_quality, score_answers
 from mog_assets.evaluation.configuration import configuration, shown_configuration
 from mog_assets.evaluation.history_assets import build_history
-from mog_assets.evaluation.measures import Board, boards, evaluate, headline_measures, measure_names, measure_versions
+from mog_assets.evaluation.leaderboard import leaderboards
+from mog_assets.evaluation.measures import (
+    LEADS,
+    Board,
+    boards,
+    evaluate,
+    headline_measures,
+    measure_names,
+    measure_versions,
+)
 from mog_assets.evaluation.report import environment, render
 from mog_assets.evaluation.report_charts import Report
 from mog_assets.evaluation.runs import RUNS, read_runs
@@ -123,11 +132,24 @@ def build_report(work: Work) -> None:
     if not exists:
         with work.progress(0, "wins and losses read"):
             main, groups, duels = _browsed(work, scores, list(corpora))
+        measured, of = (
+            pd.read_parquet(stored.path("per_question.parquet")),
+            (chosen["method"], settings.k, settings.seed),
+        )
+        lead = next(iter(leaderboards(scores, measured, *of, made_by)), None)
+        of_bars = (
+            [(row["method"], next(v for k, v in row.items() if k in LEADS.values())) for row in lead.rows]
+            if lead
+            else []
+        )
         page = Report(
             scores=scores,
-            headline=headline_measures(settings.k),
+            # Further lengths of the context are in a chart, and a choice away.
+            headline=[name for name in headline_measures(settings.k) if name not in ("ER@2000", "ER@4000", "ER@8000")],
+            advice=lead.advice if lead else "",
+            bars=[(method, float(said.split()[0]), said) for method, said in of_bars],
             notes=[
-                f"In use: {chosen['method']}: {chosen['why']}.",
+                f"`auto` is `{chosen['method']}`: {chosen['why']}.",
                 f"Retriever {settings.retriever}, k_r = {settings.k_r}, k = {settings.k}, levels {settings.levels}, "
                 f"chunker {settings.chunker.name}, finest {settings.finest_chars} characters, "
                 f"encoder {configuration['encoder']['model']}, "
@@ -291,6 +313,6 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: shown_configuration(tools.settings),
             repeatable=True,
             kinds=("html",),
-            version="7",
+            version="8",
         ),
     ]

@@ -6,7 +6,9 @@ import base64
 import hashlib
 import os
 import platform
+import re
 from collections.abc import Mapping, Sequence
+from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from typing import Any
@@ -76,6 +78,9 @@ def render(report: Report) -> str:
         "allow_nan": False,
     }
     environment.filters["csp"] = _csp
+    environment.filters["code"] = lambda text: jinja2.utils.markupsafe.Markup(
+        re.sub("`([^`]*)`", r"<code>\1</code>", escape(text))
+    )
     environment.filters["yaml"] = lambda values: yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
     source = files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8")
     tables = _boards(report)
@@ -96,6 +101,8 @@ def render(report: Report) -> str:
         shares=shares(report.shares),
         known_items=[_known_item(row) for row in report.known_items],
         answers=answer_tables(report),
+        advice=report.advice,
+        bars=list(report.bars),
         notes=list(report.notes),
         facts=list(report.facts),
         configuration=dict(report.configuration),

@@ -28,7 +28,9 @@ class Report:
     Attributes:
         scores: Result of `scores.score`.
         headline: Measures shown by default, if they have scores.
-        notes: Sentences above the tables.
+        advice: The sentence that the page begins with.
+        bars: Its picture: name, value and what is said of the value, of the most important methods.
+        notes: Further sentences, which say how the scores came about.
         main: Methods drawn by default, by board.
         groups: Results of `browse.by_group`, by board.
         duels: Results of `browse.duels`, likewise.
@@ -45,6 +47,8 @@ class Report:
 
     scores: pd.DataFrame
     headline: Sequence[str] = ()
+    advice: str = ""
+    bars: Sequence[tuple[str, float, str]] = ()
     notes: Sequence[str] = ()
     main: Mapping[Board, Sequence[str]] = field(default_factory=dict)
     groups: Mapping[Board, pd.DataFrame] = field(default_factory=dict)

@@ -227,9 +227,7 @@ def _written(answer: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) ->
     if answer["answer"] is not None:
         text = f"{_shown(answer['answer'])}{mark}"
     elif likeliest is not None:
-        text = (
-            f"No certain answer. The likeliest sentence:\n\n> {_shown(' '.join(likeliest['sentence'].split()))}{mark}"
-        )
+        text = f"The most relevant sentence:\n\n> {_shown(' '.join(likeliest['sentence'].split()))}{mark}"
     else:
         text = f"No answer: {answer['failure'] or 'nothing was found'}"
     # Where it is known which passage has the answer, it is that one alone.

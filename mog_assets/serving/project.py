@@ -15,6 +15,7 @@ import numpy as np
 from mog_assets import config as configuration
 from mog_assets.answering import roles
 from mog_assets.answering.ask import answer, standalone
+from mog_assets.answering.neural import MARKED
 from mog_assets.answering.notation import ARROW, Combination, check_combination, combination, combinations
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.chunking.sentences import sentence_ends
@@ -50,7 +51,7 @@ _log = logging.getLogger(__name__)
 LONGEST_QUESTION = 10_000
 
 # Why an answer is not shown that is probably wrong.
-UNCERTAIN = "no certain answer in the passages"
+UNCERTAIN = "nothing in the passages is certain enough"
 
 OnEvent = Callable[[str, dict[str, Any]], object]
 
@@ -394,14 +395,15 @@ class Project:
                     (weights,) = how.retrieval.of.weights(retrieval.again([alone]), how.retrieval, False)
             given = [roles.Passage(**{**p, "spans": tuple(tuple(span) for span in p["spans"])}) for p in row.passages]
             passages = reading.with_documents(retrieval, given, sight)
-            likeliest = reading.likeliest(retrieval, passages, row.span)
+            marked = row.span is not None and row.span["probability"] >= MARKED
+            likeliest = reading.likeliest(retrieval, passages, row.span if marked else None)
         certain = row.span is None or row.span["certain"]
         self._noting.asked([alone], how.name, now.version)
         parameters = self._tools.llm.parameters.told() if self.settings.answering.reader == "openai" else None
         return Answer(
             alone,
             row.answer if certain else None,
-            row.failure if certain else UNCERTAIN,
+            row.failure.removeprefix("answer: ") if certain else UNCERTAIN,
             how.name,
             row.reader,
             passages,

@@ -184,9 +184,10 @@ def test_the_url_holds_the_question_and_its_options(visit):
     ask(page, "What do cats do?")
     assert query(page) == {"q": ["What do cats do?"]}
     page.get_by_label("docs", exact=True).uncheck(force=True)
+    expect(page.get_by_label("Method")).to_be_hidden()
+    page.get_by_text("More options").click()
     page.get_by_label("Method").select_option("fixed-1")
     page.get_by_label("Budget").fill("700")
-    page.get_by_text("More options").click()
     page.get_by_label("Only documents where").fill('{"title": "Cats"}')
     page.get_by_role("combobox", name="Answer").select_option("none")
     page.get_by_role("button", name="Ask").click()
@@ -366,6 +367,45 @@ def test_every_step_of_an_answer_is_shown_as_it_comes(visit):
     page.get_by_role("button", name="Ask").click()
     expect(page.get_by_role("alert")).to_contain_text("llm: no answer from the model")
     answered(page)
+
+
+def test_what_is_not_certain_is_a_search_and_an_answer_has_its_sentence_and_the_passage_it_is_from(visit):
+    page = visit()
+    sentence = "It is pruned by `git gc` after ninety days."
+    spans = [{"corpus": "docs", "doc": "git.md", "start": 9, "end": 52}]
+    passage = {**dict.fromkeys(("page", "source", "level")), "headings": [], "metadata": {}, "score": 0.0, "why": ""}
+    passage |= {"text": f"See:\n\n    $ git reflog\n\n{sentence}", "title": "Git", "corpus": "docs", "doc": "git.md"}
+    passages = [{**passage, "title": title, "spans": spans} for title in ("Hooks", "Git")]
+    likeliest = {"sentence": sentence, **spans[0], "answer_start": 40, "answer_end": 51}
+    told = {
+        "question": "?",
+        "failure": "nothing in the passages is certain enough",
+        "method": "one-step",
+        "reader": "r",
+    }
+    told |= {"passages": passages, "version": "v", "answer": None, "likeliest": None, "cited": [], "details": {}}
+    found = {**told, "passages": passages, "because": "", "nothing": "", "taken": {}, "weights": None, "topic": None}
+    page.route("**/v1/retrieve", lambda route: route.fulfill(json={**found, "method": "fused", "candidates": ""}))
+
+    def asked(**changes):
+        page.unroute("**/v1/ask")
+        body = streamed(("done", {**told, **changes}))
+        page.route("**/v1/ask", lambda route: route.fulfill(content_type="text/event-stream", body=body))
+        ask(page, "When is the reflog pruned?")
+
+    asked(probability=0.04)
+    expect(page.get_by_label("A follow-up question")).to_be_visible()
+    assert "answer" not in page.locator("main").inner_text().lower().replace("more options", "")
+    # Code stands in fixed pitch.
+    expect(page.locator("#passage-1 .text code").first).to_contain_text("$ git reflog")
+    expect(page.locator("#passage-1 .text code").last).to_have_text("`git gc`")
+    asked(probability=0.3, likeliest=likeliest)
+    expect(page.get_by_role("heading", name="Most relevant sentence")).to_be_visible()
+    expect(page.locator("#said")).to_have_text(sentence)
+    asked(probability=0.9, likeliest=likeliest, answer="ninety days", failure="", cited=[2])
+    expect(page.locator("#said")).to_contain_text(f"ninety days{sentence}")
+    expect(page.locator("#said mark")).to_have_text("ninety days")
+    expect(page.locator("#sources a")).to_have_text(["2Git"])
 
 
 def test_a_new_question_replaces_one_that_is_being_answered(visit):

@@ -1,6 +1,6 @@
 // A whole document: its text as it is searched, with its pages and headings, at the place that was asked for.
 
-import { byId, call, complain, documentPath, leaf, make, marked, metadata, original, say, trailing, under, units, withKey } from "./page.js";
+import { byId, call, complain, documentPath, leaf, make, marked, metadata, original, say, trailing, typeset, under, units, withKey } from "./page.js";
 
 const asked = new URLSearchParams(location.search);
 
@@ -45,7 +45,7 @@ function show(found) {
   const parts = [];
   let low = 0;
   marks.forEach((mark, i) => {
-    parts.push(...marked(text, low, mark.at, ranges));
+    parts.push(...typeset(text, low, mark.at, ranges));
     low = Math.max(low, mark.at);
     if (mark.kind === "heading") {
       const [end, line] = heading(text, low, marks[i + 1]?.at ?? text.length, mark, Math.min(6, mark.depth + 1), ranges);
@@ -53,7 +53,7 @@ function show(found) {
       low = end;
     } else parts.push(make("span", { id: mark.id, class: "leaf" }, `${mark.kind} ${mark.text}`));
   });
-  parts.push(...marked(text, low, text.length, ranges));
+  parts.push(...typeset(text, low, text.length, ranges));
   byId("text").replaceChildren(...parts);
 
   contents(marks, leaves, first);

@@ -148,6 +148,21 @@ export function marked(text, low, high, ranges) {
   return parts.filter(part => part !== "");
 }
 
+// Lines of code: between fences, indented and no item of a list, or after a prompt; and what stands between backticks.
+const CODE = /^```[^]*?(?:^```|(?![^]))|(?:^(?:(?: {4}|\t)(?!\s*(?:[-*+•]|\d+[.)])\s)|\$ |>>> ).*(?:\n|(?![^])))+|`[^`\n]+`/gm;
+
+// As `marked`, with code in fixed pitch.
+export function typeset(text, low, high, ranges) {
+  const parts = [];
+  let at = low;
+  for (const { 0: code, index } of text.slice(low, high).matchAll(CODE)) {
+    const start = low + index, end = start + code.length;
+    parts.push(...marked(text, at, start, ranges), make("code", {}, ...marked(text, start, end, ranges)));
+    at = end;
+  }
+  return [...parts, ...marked(text, at, high, ranges)];
+}
+
 // Ranges of one kind, with those of another over them.
 export function under(ranges, top) {
   let left = ranges;
@@ -256,7 +271,7 @@ function formOfState(state, typed = "") {
   byId("where").value = state.get("where") ?? "";
   const chosen = state.getAll("corpus");
   for (const box of corpusBoxes()) box.checked = !chosen.length || chosen.includes(box.value);
-  if (state.get("where") || state.get("answer")) byId("more").open = true;
+  if (["method", "budget", "answer", "where"].some(name => state.get(name))) byId("more").open = true;
 }
 
 function filterOf(text) {
@@ -274,7 +289,7 @@ const turnsBefore = () => history.state?.turns ?? [];
 function showTurns(turns) {
   byId("before").hidden = !turns.length;
   byId("turns").replaceChildren(...turns.map(({ question, answer, likeliest }) =>
-    make("li", {}, make("p", { class: "turn" }, question), make("p", {}, answer || (likeliest ? `No certain answer. Most likely: ${likeliest}` : "No answer.")))));
+    make("li", {}, make("p", { class: "turn" }, question), make("p", {}, answer || likeliest || "Passages only"))));
 }
 
 async function ask(state) {
@@ -369,7 +384,7 @@ function item(passage, rank, best, similar) {
   const sentences = (passage.sentences ?? []).filter(sentence => sentence.similarity >= similar);
   const ends = units(passage.text, sentences.flatMap(sentence => [sentence.start, sentence.end]));
   passage.ranges = sentences.map((_, i) => [ends[2 * i], ends[2 * i + 1] - trailing(passage.text, ends[2 * i], ends[2 * i + 1]), ""]);
-  text.append(...marked(passage.text, 0, passage.text.length, passage.ranges));
+  text.append(...typeset(passage.text, 0, passage.text.length, passage.ranges));
   if (passage.text.length > LONG) text.classList.add("long");
   const row = make("li", { class: "passage", id: `passage-${rank}`, tabindex: "-1" },
     make("span", { class: "rank", "aria-hidden": "true" }, String(rank)),
@@ -480,7 +495,9 @@ async function answerTo(body, signal, understood) {
   byId("steps").querySelector("ol").replaceChildren();
   byId("steps").hidden = true;
   byId("steps").open = false;
-  write("Writing the answer …", "waiting");
+  for (const id of ["answer-head", "said"]) byId(id).hidden = false;
+  byId("answer-head").textContent = "Answer";
+  write("Reading …", "waiting");
   try {
     const answer = await withKey(() => call("v1/ask", { body, signal, accept: "text/event-stream" }));
     for await (const [name, data] of events(answer)) {
@@ -514,6 +531,7 @@ function finish(told, ms) {
   if (told.answer === null) withhold(told);
   shown.answer = told.answer ?? "";
   shown.likeliest = told.likeliest;
+  shown.cited = told.cited ?? [];
   shown.sources = told.passages;
   const more = [`Way ${told.method}`, `read by ${told.reader}`, `${Math.round(ms)} ms`];
   const details = told.details ?? {};
@@ -523,14 +541,20 @@ function finish(told, ms) {
   linkAnswer();
 }
 
-// Instead of an answer that is probably wrong, the sentence that most likely has it.
-function withhold({ failure, likeliest }) {
-  if (!likeliest) return write(`No answer: ${(failure || "the passages do not give one").replace(/^\w+: /, "")}`, "none");
-  const { sentence, corpus, doc, start, end, answer_start, answer_end } = likeliest;
+// What is not certain enough is a search: with the sentence that most likely answers, if one does, and no word of answers.
+function withhold({ failure, likeliest, probability }) {
+  if (!likeliest && (probability ?? null) === null) return write(`No answer: ${failure || "the passages do not give one"}`, "none");
+  byId("answer-head").textContent = "Most relevant sentence";
+  write("", "none");
+  if (likeliest) byId("said").append(sentenceOf(likeliest));
+  else for (const id of ["answer-head", "said", "steps"]) byId(id).hidden = true;
+}
+
+// The sentence in which an answer stands, with its words marked, as a link to its place.
+function sentenceOf({ sentence, corpus, doc, start, end, answer_start, answer_end }) {
   const [low, high] = units(sentence, [answer_start - start, answer_end - start]);
   const href = placeOf({ corpus, doc, spans: [{ corpus, doc, start, end }] });
-  write("No certain answer. If the passages have one, it most likely stands in this sentence:", "none");
-  byId("said").append(make("a", { href, class: "likeliest" }, ...marked(sentence, 0, sentence.length, [[low, high, ""]])));
+  return make("a", { href, class: "likeliest" }, ...typeset(sentence, 0, sentence.length, [[low, high, ""]]));
 }
 
 // The answer refers to passages: by `[1]` in its text, and by the list below it. Called when either has come.
@@ -549,8 +573,12 @@ function linkAnswer() {
       return number >= 1 && number <= sources.length ? make("a", { class: "cite", ...target(number) }, part) : part;
     }));
   }
-  byId("sources").replaceChildren(...(answer && sources.length ? ["Based on"] : []), ...(answer ? sources : []).map((source, i) =>
-    make("a", target(i + 1), make("span", { class: "number" }, String(i + 1)), source.title || source.doc)));
+  // Words of a passage say more in their sentence.
+  if (answer && likeliest && likeliest.sentence.length > answer.length) byId("said").append(sentenceOf(likeliest));
+  // Where it is known which passages an answer is from, it is based on these.
+  const numbers = !answer ? [] : shown.cited.length ? shown.cited : sources.map((_, i) => i + 1);
+  byId("sources").replaceChildren(...(numbers.length ? ["Based on"] : []), ...numbers.map(number =>
+    make("a", target(number), make("span", { class: "number" }, String(number)), sources[number - 1].title || sources[number - 1].doc)));
   // Where the answer, or the sentence that most likely has it, stands in a passage word for word.
   const said = answer || (likeliest?.sentence ?? "");
   if (said.length < 8) return;
@@ -558,7 +586,7 @@ function linkAnswer() {
     const low = passage.text.indexOf(said), text = document.querySelector(`#passage-${i + 1} .text`);
     if (low < 0 || !text || (!answer && passage.doc !== likeliest.doc)) return;
     const high = low + said.length;
-    text.replaceChildren(...marked(passage.text, 0, passage.text.length, under(passage.ranges, [[low, high, "answer"]])));
+    text.replaceChildren(...typeset(passage.text, 0, passage.text.length, under(passage.ranges, [[low, high, "answer"]])));
     if (text.classList.contains("long")) scrollToMark(text);
   });
 }

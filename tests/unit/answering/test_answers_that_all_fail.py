@@ -55,7 +55,7 @@ def test_answers_fail_where_every_one_failed_and_come_when_the_model_answers(ser
     assert Store(project.home).find("answers") is None
 
     result = called("ask", "What makes gas?", "--method", "fixed-1 -> one-step", "--config", project.config)
-    assert result.exit_code == 1 and "mog: no answer: answer: llm: reasons refused: No." in result.stderr
+    assert result.exit_code == 1 and "mog: no answer: llm: reasons refused: No." in result.stderr
 
     server.unscript()
     server.refuses = REASONING
