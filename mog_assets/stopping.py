@@ -19,6 +19,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import FrameType
 
+from mog_assets.resources import progress
 from mog_assets.resources.processes import kill_children
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -81,11 +82,13 @@ def stoppable(work: Callable[[], None], home: Path, command: str, then: str = "c
         threading.Thread(target=contextvars.copy_context().run, args=(do,), name="work", daemon=True).start()
         number = _next(happened)
         if number:
+            made: list[int] = []
+            count = threading.Thread(target=lambda: made.append(_made_since(started, home)), daemon=True)
+            count.start()
             _tidy(happened)
-            last = threading.Timer(_EXIT_SECONDS, os._exit, (128 + number,))
-            last.daemon = True
-            last.start()
-            _exit(number, terminal, _made_since(started, home), f"`{command}` {then}")
+            # Of a large store on a slow disk not all is looked at.
+            count.join(_EXIT_SECONDS)
+            _exit(number, terminal, made, f"`{command}` {then}")
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
@@ -126,12 +129,19 @@ def _made_since(started: float, home: Path) -> int:
     return made
 
 
-def _exit(number: int, terminal: int, made: int, then: str) -> None:
-    done = "nothing was finished yet" if not made else f"{made} artefact{'s' * (made > 1)} finished and kept"
+def _exit(number: int, terminal: int, made: list[int], then: str) -> None:
+    counts = {"artefacts": sum(made), **progress.kept}
+    parts = [f"{n:,} {what.removesuffix('s') if n == 1 else what}" for what, n in counts.items() if n]
+    done = f"{', '.join(parts)} finished and kept" if parts else "nothing was finished yet"
+    if not made:
+        done = ", ".join([*parts, "what was finished is kept"])
     line = f"mog: stopped by {signal.Signals(number).name}: {done}; {then}\n"
     # A closed output must not change the exit code.
     with suppress(OSError):
         os.write(terminal, line.encode())
+    last = threading.Timer(_EXIT_SECONDS, os._exit, (128 + number,))
+    last.daemon = True
+    last.start()
     # Last, so that the work cannot react to their end.
     kill_children()
     os._exit(128 + number)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mog_assets.resources.chat import Completion
 from mog_assets.resources.errors import MogError
+from mog_assets.resources.progress import kept
 from mog_assets.resources.sqlite import connect
 from mog_assets.resources.writing import disk_full
 
@@ -46,6 +47,7 @@ class ChatCache:
         answer = json.dumps({name: value for name, value in asdict(completion).items() if name != "cached"})
         with _opened(self.folder / _FILE, len(answer)) as connection:
             connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, answer))
+        kept["answers"] += 1
 
 
 @contextmanager

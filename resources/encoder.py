@@ -15,6 +15,7 @@ import numpy as np
 from mog_assets.resources import tracing
 from mog_assets.resources.encoder_settings import MULTILINGUAL, EncoderSettings, Hashed, Role, Vectors
 from mog_assets.resources.points import reach
+from mog_assets.resources.progress import kept
 from mog_assets.resources.store import digest
 from mog_assets.resources.vector_cache import VectorCache, add, lookup, text_hash
 
@@ -175,6 +176,7 @@ class Encoder:
                     with cache:
                         # A text without a vector is asked for again.
                         add(cache, [one for one in done if any(one[1])])
+                    kept["vectors"] += len(done)
                 reach("vectors cached")
                 vectors_of.update(done)
                 self.encoded += len(done)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain, repeat
@@ -20,6 +21,8 @@ Log = Callable[[str], Any]
 
 # Seconds from the start of work to the first line that says how far it is, and from each line to the next.
 _FIRST, _EVERY = 5.0, 30.0
+# What this process has stored beside artefacts, in whatever state it ends.
+kept = Counter[str]()
 _console: Any = None
 # Whether lines are also written to standard error.
 _lines = False

@@ -17,6 +17,12 @@ from mog_assets.resources import extras
 
 # The package that opens addresses of a scheme, which is also the name of an extra of this one.
 _PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "memory": "fsspec"}
+# What is set where a store asks who calls.
+_ACCESS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE (FSSPEC_S3_ANON=true for a public bucket)",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS (FSSPEC_GS_TOKEN=anon for a public bucket)",
+    "az": "AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
 # What stores call the hash or the time of an object; the first that is given is its version.
 _TIMES = ("LastModified", "last_modified", "updated", "mtime", "created")
 _VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "md5", *_TIMES)
@@ -81,4 +87,5 @@ def _read(scheme: str, address: str, name: str) -> Iterator[bytes]:
 
 
 for _scheme in _PACKAGES:
-    SOURCES.register(_scheme, Source(partial(_items, _scheme), partial(_read, _scheme), _TOGETHER))
+    _source = Source(partial(_items, _scheme), partial(_read, _scheme), _TOGETHER, access=_ACCESS.get(_scheme, ""))
+    SOURCES.register(_scheme, _source)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -59,6 +60,10 @@ class Copied(NamedTuple):
     refused: dict[str, str]
 
 
+# How stores say that they do not know who calls, or do not let them.
+_DENIED = re.compile(
+    r"credential|denied|forbidden|unauthori[sz]ed|InvalidAccessKey|Signature|anonymous|account.?name|\b40[13]\b", re.I
+)
 # Seconds that a process keeps what a look at a source gave, if each look costs the source work: sensors look often.
 FRESH_SECONDS = 600.0
 Look = TypeVar("Look")
@@ -96,12 +101,14 @@ class Source:
         read: Given the address and a name, the bytes of an item, whole or in pieces.
         together: How many items are read at a time, each in a thread.
         prepare: Called with the address and the names of all items that will be read, before they are.
+        access: Variables of the environment that say who calls.
     """
 
     items: Callable[[str], Mapping[str, Item | str]]
     read: Callable[[str, str], bytes | Iterable[bytes]]
     together: int = 1
     prepare: Callable[[str, Sequence[str]], None] | None = None
+    access: str = ""
 
 
 SOURCES: Registry[Source] = registry.SOURCES
@@ -239,4 +246,6 @@ def _versions(file: Path, address: str) -> dict[str, str]:
 
 
 def _fault(corpus: str, address: str, what: str, error: Exception) -> str:
-    return f"corpora.{corpus}.source: expected {what} from {address}, got {type(error).__name__}: {error}: run again"
+    got, access = f"{type(error).__name__}: {error}", SOURCES[address.partition("://")[0]].access
+    remedy = f"set {access} in the environment, then run again" if access and _DENIED.search(got) else "run again"
+    return f"corpora.{corpus}.source: expected {what} from {address}, got {got}: {remedy}"

@@ -27,7 +27,8 @@ END_SECONDS, CHILD_SECONDS = 30, 30
 # Far above what a small project needs on a busy machine.
 REACH_SECONDS = 240
 LINE = (
-    r"mog: stopped by {}: (\d+ artefacts? finished and kept|nothing was finished yet); `mog run` continues from there"
+    r"mog: stopped by {}: ([\d,]+ (artefacts?|vectors?).* finished and kept|nothing was finished yet); "
+    "`mog run` continues from there"
 )
 
 
@@ -320,3 +321,43 @@ def test_a_home_that_cannot_be_written_is_served_and_verified(tmp_path):
         pytest.skip("this system mounts nothing to be read only")
     assert ", 0 faults\n0\n" in done.stdout and "Traceback" not in done.stderr, done.stderr
     assert done.stderr.count("cannot be written") >= 1 and not list(tmp_path.glob("mog-*"))
+
+
+STOPPED = """
+import sys, time
+from pathlib import Path
+from mog_assets.resources.chat import Completion
+from mog_assets.resources.chat_cache import ChatCache
+from mog_assets.stopping import stoppable
+
+def work():
+    cache = ChatCache(Path(sys.argv[1]) / "cache")
+    for number in range(int(sys.argv[2])):
+        cache.keep(str(number), Completion("text", "m", 1, 1, "stop", 0.0, 0.0))
+    print("ready", flush=True)
+    time.sleep(60)
+
+stoppable(work, Path(sys.argv[1]), "mog run")
+"""
+
+
+@pytest.mark.parametrize(("answers", "said"), [(206, "206 answers"), (1, "1 answer"), (0, "nothing")])
+@pytest.mark.parametrize("folders", [1, 60_000])
+def test_the_first_ctrl_c_prints_a_line_that_counts_answers_also_where_the_store_is_large(
+    tmp_path, answers, said, folders
+):
+    for number in range(folders):
+        (tmp_path / "store" / str(number // 1000) / str(number)).mkdir(parents=True)
+    child = subprocess.Popen(
+        [sys.executable, "-c", STOPPED, str(tmp_path), str(answers)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout.readline() == "ready\n"
+    child.send_signal(signal.SIGINT)
+    _, line = child.communicate(timeout=END_SECONDS)
+    assert child.returncode == 130 and line.startswith("mog: stopped by SIGINT: ") and line.count("\n") == 1
+    # A store that cannot be looked through within a second is said to be kept.
+    assert said in line or (not answers and "what was finished is kept" in line)

@@ -14,6 +14,7 @@ from shared import ROOT, new_project, run_alone
 
 from mog_assets import config
 from mog_assets.corpus import object_stores
+from mog_assets.corpus.sources import _fault
 from mog_assets.resources.errors import ConfigError
 from mog_assets.tools import Tools
 
@@ -192,6 +193,34 @@ def test_a_place_that_cannot_be_listed_is_told_with_the_remedy(tmp_path, bucket,
     settings = project(tmp_path / "a", source).settings
     (failure,) = run_alone(settings, select=STAGES).failures
     assert re.search(message, failure), failure
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_a_bucket_that_does_not_know_who_calls_names_the_variables(tmp_path, bucket, monkeypatch, missing):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if missing else ():
+        monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    (failure,) = run_alone(project(tmp_path / "a", "s3://library/nothing").settings, select=STAGES).failures
+    assert ("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE" in failure) == missing, failure
+
+
+@pytest.mark.parametrize(
+    ("address", "said", "named"),
+    [
+        ("s3://b", "An error occurred (InvalidAccessKeyId) when calling ListObjectsV2", "AWS_ACCESS_KEY_ID"),
+        ("s3://b", "An error occurred (SignatureDoesNotMatch)", "AWS_SECRET_ACCESS_KEY"),
+        ("s3://b", "Access Denied.", "FSSPEC_S3_ANON=true"),
+        ("gs://b", "Anonymous caller does not have storage.objects.list access, 401", "GOOGLE_APPLICATION_CREDENTIALS"),
+        ("az://b", "Must provide either a connection_string or account_name with credentials!!", "AZURE_STORAGE_"),
+        ("s3://b", "The specified bucket does not exist", ""),
+        ("memory://b", "Access Denied.", ""),
+    ],
+)
+def test_what_stores_say_of_access_names_their_variables(address, said, named):
+    message = _fault("c", address, "a list of items", OSError(said))
+    assert (named in message and "in the environment, then run again" in message) if named else ": run again" in message
 
 
 def test_objects_in_memory_are_read_like_those_of_a_bucket(tmp_path):
