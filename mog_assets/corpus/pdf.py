@@ -45,7 +45,7 @@ def read_pdf(
         content: Its bytes.
         fallback: Title of a document without title and first line.
         limit: Maximum characters of the text.
-        recognise: Gives the texts on a page that has none but in an image.
+        recognise: Gives the texts on a page that has none but in an image, or in fonts that do not say their letters.
 
     Raises:
         ValueError: it is encrypted, damaged, or has no text; the message is the reason.
@@ -58,16 +58,19 @@ def read_pdf(
         raise ValueError(f"damaged: expected a readable .pdf file, got: {error}") from error
     pdf.init_forms()
     pages: list[list[Line]] = []
-    edges, unreadable, images = [], 0, 0
+    edges, unreadable, images, nonsense = [], 0, 0, 0
     for number in range(len(pdf)):
         try:
             page = pdf[number]
             try:
                 _, bottom, _, top = page.get_bbox()
                 lines, edge = page_lines(page), (bottom, top)
-                if not lines and recognise is not None:
+                unmapped = 2 * sum(not line.mapped for line in lines) > len(lines)
+                if recognise is not None and (unmapped or not lines):
                     lines = lines_of(recognise(page))
                     images += bool(lines)
+                elif unmapped:
+                    nonsense += 1
                 lines = with_annotations(pdf, page, lines)
             finally:
                 page.close()
@@ -84,8 +87,11 @@ def read_pdf(
     if without == len(pages):
         remedy = "; set `reader: ocr`" if recognise is None else ", also for OCR"
         raise ValueError(f"scanned: {without} {'page' if without == 1 else 'pages'} without text{remedy}")
+    if nonsense == len(pages) - without:
+        raise ValueError("no text: its fonts do not say which letters they show; set `reader: ocr`")
     pages, running, removed = without_running(pages, edges)
     counts = {"pages without text": without, "pages recognised": images, "headers and footers left out": removed}
+    counts["pages in fonts that do not say their letters"] = nonsense
     notes = {name: count for name, count in counts.items() if count}
     title = pdf.get_metadata_dict().get("Title", "").strip()
     title = title or next((first_line(lines[0].text) for lines in pages if lines), "") or fallback

@@ -66,6 +66,7 @@ class Line(NamedTuple):
         row: Whether it has several cells.
         pitch: The width of all its characters, in points; negative if they differ, 0 if it has too few to tell.
         code: Its text with all blanks between its words, if it has a pitch.
+        mapped: Whether its font says which letters its glyphs are.
     """
 
     text: str
@@ -74,6 +75,7 @@ class Line(NamedTuple):
     row: bool = False
     pitch: float = 0.0
     code: str = ""
+    mapped: bool = True
 
 
 class _Places:
@@ -99,6 +101,9 @@ class _Places:
         if self._shift is not None:
             return unit + self._shift
         return int(raw.FPDFText_GetCharIndexFromTextIndex(self._page, unit))
+
+    def mapped(self, unit: int) -> bool:
+        return raw.FPDFText_HasUnicodeMapError(self._page, self.index(unit)) != 1
 
     def ends(self, first: int, last: int) -> tuple[float, float] | None:
         """Where the first character of a word starts and the last ends; None if it is not known."""
@@ -212,7 +217,9 @@ def _lines(page: pdfium.PdfTextPage) -> list[Line]:
             if box and len(line) > _LONG and pitch < 0:
                 prose.add(box.height)
             code = _code(places, words, pitch) if pitch > 0 else ""
-            lines.append(Line(_CELL.join(map(_valid, cells)), hyphen, box, len(cells) > 1, pitch, code))
+            # Numbers of glyphs may be control characters.
+            mapped = places.mapped(words[-1][1]) and 2 * len(clean(line)) > len(line)
+            lines.append(Line(_CELL.join(map(_valid, cells)), hyphen, box, len(cells) > 1, pitch, code, mapped))
     return _with_heads(_with_superscripts(lines))
 
 

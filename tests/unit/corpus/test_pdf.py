@@ -200,9 +200,34 @@ def test_an_xfa_form_is_read_or_refused_as_one():
         b'</draw><field name="who"><caption><value><text>Name</text></value></caption></field></subform></template>'
     )
     data = (
-        b'<d:datasets xmlns:d="http://www.xfa.org/schema/xfa-data/1.0/"><d:data><form><who>Ann Miller</who></form></d:data>'
-        b"</d:datasets>"
+        b'<d:datasets xmlns:d="http://www.xfa.org/schema/xfa-data/1.0/"><d:data><form><who>Ann Miller</who></form>'
+        b"</d:data></d:datasets>"
     )
     assert read(xfa(template, data)).text == "Application\nName: Ann Miller"
     with pytest.raises(ValueError, match="XFA form: expected text on the pages"):
         read(xfa(b"<template/>", b"<datasets/>"))
+
+
+def unmapped(pages):
+    """A PDF whose pages, but for those after the first, have a font that numbers its glyphs and has no map of them."""
+    objects = {
+        80: b"<< /Type /Font /Subtype /Type0 /BaseFont /Own /Encoding /Identity-H /DescendantFonts [81 0 R] >>",
+        81: b"<< /Type /Font /Subtype /CIDFontType2 /BaseFont /Own /FontDescriptor 82 0 R /DW 600 "
+        b"/CIDSystemInfo << /Registry (Adobe) /Ordering (Identity) /Supplement 0 >> >>",
+        82: b"<< /Type /FontDescriptor /FontName /Own /Flags 4 /FontBBox [0 0 600 800] /ItalicAngle 0 /Ascent 800 "
+        b"/Descent 0 /CapHeight 700 /StemV 80 >>",
+        100: PAGE.replace(b"/F1 3 0 R", b"/F1 80 0 R") + b">>",
+    }
+    glyphs = b"BT /F1 10 Tf 72 700 Td <002F0052005500480050> Tj ET"
+    return pdf([glyphs, *pages], objects=objects)
+
+
+def test_pages_in_fonts_that_do_not_say_their_letters_are_noted_refused_or_recognised():
+    found = read(unmapped([prose(0)]))
+    assert found.notes == {"pages in fonts that do not say their letters": 1}
+    with pytest.raises(ValueError, match="no text: its fonts do not say which letters they show; set `reader: ocr`"):
+        read(unmapped([]))
+    from mog_assets.corpus.ocr import Recognised
+
+    seen = read(unmapped([]), recognise=lambda page: [Recognised("Lorem", 72, 120, 700, 10)])
+    assert (seen.text, seen.notes) == ("Lorem", {"pages recognised": 1})
