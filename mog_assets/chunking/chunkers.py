@@ -48,13 +48,15 @@ class Chunker:
         make: Makes the cutting function from its options. Slow work, such as reading weights, is done here, once.
         sentence_vectors: Whether it uses vectors, of the units of at most `unit_chars` characters.
         trained: Whether it uses the weights of a trained model, the file `WEIGHTS` of the asset `chunker`.
+        leads: Whether a heading at the end of a span goes to the next, see `cuts.led`.
         version: Raised when it gives other spans for the same text.
     """
 
     make: Callable[[Options], Split]
     sentence_vectors: bool = False
     trained: bool = False
-    version: str = "1"
+    leads: bool = True
+    version: str = "2"
 
 
 def sentences(text: str, finest_chars: int) -> Spans:
@@ -224,7 +226,11 @@ CHUNKERS: Registry[Chunker] = registry.CHUNKERS
 """All chunkers by their name in `mog.yaml`."""
 
 CHUNKERS.register("sentences", Chunker(lambda options: lambda text, _: sentences(text, options.finest_chars)))
-CHUNKERS.register("fixed", Chunker(lambda options: lambda text, _: fixed(text, options.finest_chars, options.tokens)))
-CHUNKERS.register("recursive", Chunker(lambda options: lambda text, _: recursive(text, options.finest_chars)))
+CHUNKERS.register(
+    "fixed", Chunker(lambda o: lambda text, _: fixed(text, o.finest_chars, o.tokens), leads=False, version="1")
+)
+CHUNKERS.register(
+    "recursive", Chunker(lambda o: lambda text, _: recursive(text, o.finest_chars), leads=False, version="1")
+)
 CHUNKERS.register("paragraphs", Chunker(lambda options: lambda text, _: paragraphs(text, options.finest_chars)))
 CHUNKERS.register("semantic", Chunker(_make_semantic, sentence_vectors=True))

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from mog_assets.arrays import pairs
 from mog_assets.chunking.chunkers import CHUNKERS, Options
-from mog_assets.chunking.cuts import spans_to, unit_chars
+from mog_assets.chunking.cuts import led, spans_to, unit_chars
 from mog_assets.chunking.reuse import write_rows
 from mog_assets.chunking.sentences import units
 from mog_assets.text.scripts import characters
@@ -149,6 +149,8 @@ def split_bucket(
             for length in {lengths[position] for position in positions}
         }
         spans = [made[lengths[position]](texts[position], unit_vectors[position]) for position in positions]
+        if CHUNKERS[chunker].leads:
+            spans = [led(texts[position], cut) for position, cut in zip(positions, spans, strict=True)]
         both = np.concatenate(spans).astype(np.int32)
         rows = np.repeat(np.asarray(positions, np.int32), [len(s) for s in spans])
         return pa.table({"document": rows, "start": both[:, 0], "end": both[:, 1]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,6 +19,43 @@ def spans_to(ends: Sequence[int] | np.ndarray) -> Spans:
     """Adjacent spans, the first from 0, each to one of these offsets."""
     after = np.asarray(ends, np.int64)
     return np.stack([np.concatenate([[0], after[:-1]]), after], axis=1) if len(after) else np.zeros((0, 2), np.int64)
+
+
+# A line that may say what the text below it is about: a heading, a term that is defined, what introduces a list.
+_LEADS = r"[^\n|]{0,119}[^\n|.!?…;,。！？।؟]"
+_LEADING = re.compile(rf"(?=[^\n]*\w){_LEADS}")
+_PROSE = re.compile(rf"(?:{_LEADS}\n){{0,2}}(?:[^\n]{{80}}|[^\n]*[.!?…:。！？।؟][^\w\n]*(?:\n|$))")
+# So many in a row are moved: a list of short lines is none.
+_LEADING_LINES = 4
+
+
+def led(text: str, spans: Spans) -> Spans:
+    """The spans of a text of which none but the last ends on a heading or a defined term: these go to the next.
+
+    A heading is a short line that ends without punctuation, and is a paragraph of its own or stands above prose.
+
+    Args:
+        text: The text.
+        spans: Tile it.
+    """
+    ends = spans[:, 1].tolist()
+    for i, end in enumerate(ends[:-1]):
+        start = ends[i - 1] if i else 0
+        for _ in range(_LEADING_LINES):
+            stop = len(text[start:end].rstrip()) + start
+            line = text.rfind("\n", start, stop) + 1
+            # Nothing would be left, or the line goes on in the next.
+            if line <= start or (text[end - 1] != "\n" and text[end : end + 1] != "\n"):
+                break
+            moved = end < spans[i, 1]
+            alone = text.count("\n", stop, end) > 1 and text.count("\n", len(text[:line].rstrip()), line) > 1
+            if not _LEADING.fullmatch(text, line, stop) or not (alone or moved or _PROSE.match(text, end)):
+                break
+            end = line
+        else:
+            end = spans[i, 1]
+        ends[i] = end
+    return spans_to(ends)
 
 
 # Most units of a chunk, except a single long unit: two thousand characters of prose have about fifteen.
