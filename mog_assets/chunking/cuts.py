@@ -22,11 +22,15 @@ def spans_to(ends: Sequence[int] | np.ndarray) -> Spans:
 
 
 # A line that may say what the text below it is about: a heading, a term that is defined, what introduces a list.
-_LEADS = r"[^\n|]{0,119}[^\n|.!?…;,。！？।؟]"
+_LEADS = r"(?:(?! \| )[^\n]){0,119}(?:[^\n|.!?…;,。！？।؟]|\.\.\.)"
 _LEADING = re.compile(rf"(?=[^\n]*\w){_LEADS}")
 _PROSE = re.compile(rf"(?:{_LEADS}\n){{0,2}}(?:[^\n]{{80}}|[^\n]*[.!?…:。！？।؟][^\w\n]*(?:\n|$))")
+_BELOW = re.compile(rf"\n*(?:[^\n]{{1,119}}\n+){{0,3}}{_PROSE.pattern}")
+_NEAR = 80
+# Lines of a list of terms are shorter, those of a paragraph that is broken into lines are longer.
+_TERM = 45
 # So many in a row are moved: a list of short lines is none.
-_LEADING_LINES = 4
+_LEADING_LINES = 3
 
 
 def led(text: str, spans: Spans) -> Spans:
@@ -48,14 +52,38 @@ def led(text: str, spans: Spans) -> Spans:
             if line <= start or (text[end - 1] != "\n" and text[end : end + 1] != "\n"):
                 break
             moved = end < spans[i, 1]
-            alone = text.count("\n", stop, end) > 1 and text.count("\n", len(text[:line].rstrip()), line) > 1
-            if not _LEADING.fullmatch(text, line, stop) or not (alone or moved or _PROSE.match(text, end)):
+            below = moved or alone(text, line, stop) or _PROSE.match(text, end)
+            if not (_LEADING.fullmatch(text, line, stop) and below):
                 break
             end = line
         else:
             end = spans[i, 1]
         ends[i] = end
     return spans_to(ends)
+
+
+def alone(text: str, start: int, end: int) -> bool:
+    """Whether a line of a text has blank lines, or nothing, above and below it."""
+    above, below = text[max(start - _NEAR, 0) : start], text[end : end + _NEAR]
+    blank = above[len(above.rstrip()) :], below[: len(below) - len(below.lstrip())]
+    return (blank[0].count("\n") > 1 or blank[0] == above) and (blank[1].count("\n") > 1 or blank[1] == below)
+
+
+def leads(text: str, start: int, end: int) -> bool:
+    """Whether a line of a text is a heading or a term with prose below it.
+
+    A list of short lines has none, and a line of a paragraph that is broken into lines goes on from the one above.
+    """
+    if not _LEADING.fullmatch(text, start, end) or not _BELOW.match(text, end):
+        return False
+    for _ in range(_LEADING_LINES):
+        above = text.rfind("\n", 0, max(start - 1, 0)) + 1
+        if start < 2 or not _LEADING.fullmatch(text, above, start - 1):
+            return True
+        if start - above > _TERM:
+            return False
+        start = above
+    return False
 
 
 # Most units of a chunk, except a single long unit: two thousand characters of prose have about fifteen.

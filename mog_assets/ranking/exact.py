@@ -5,7 +5,7 @@ from questions that contain none. People try a search with just such a word. So 
 that have what is typed stand at a certain place at the latest, in the order of BM25 of level 1:
 
 - where the question is one option, version or name in code, or quotes words, the pieces that have it as it stands come
-  first;
+  first, before others those that define the name, see `definitions`;
 - where few candidates have any word of the question, these come first;
 - where a short question has words that one piece alone has, and these pieces are of one document, they come first;
 - where the question has all words of a document's title, two or more, the best piece of the document comes first: that
@@ -26,6 +26,7 @@ import numpy as np
 
 from mog_assets.arrays import pairs, places, unpaired
 from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.definitions import MENTIONED
 from mog_assets.ranking.relevance import ordered
 from mog_assets.retrieval.bm25 import Statistics
 from mog_assets.retrieval.postings import Words
@@ -34,9 +35,9 @@ from mog_assets.text.terms import is_word
 # A word is rare that so many level-1 chunks have, or fewer; in a question of more than `SHORT` terms also no more than
 # this share of them. N-grams of scripts without blanks are no words.
 RARE, SHORT, SHARE = 2, 4, 1 / 500
-# Values of `Candidates.rare`: what the question is or quotes as it stands, a word of one piece alone in a short
-# question, and another rare word.
-WHOLE, SOLE, OTHER = 1, 2, 3
+# Values of `Candidates.rare`: what the question is or quotes as it stands, at most (see `definitions`), a word of one
+# piece alone in a short question, and another rare word.
+WHOLE, SOLE, OTHER = MENTIONED, MENTIONED + 1, MENTIONED + 2
 # Where so few candidates have any word of the question, these come first.
 FEW = 12
 # At most so many other pieces with a rare word are raised, each behind so many without, the first behind one less.
@@ -68,7 +69,7 @@ class Typed:
         sizes: Different words of each title, int64 of shape (documents,).
         statistics: See `rare_words`.
         terms: Of every question.
-        whole: Of every question the pieces that have it, or what it quotes, as it stands.
+        whole: Of every question the pieces that have it, or what it quotes, as it stands, and the value of each.
     """
 
     index: Words
@@ -76,7 +77,7 @@ class Typed:
     sizes: np.ndarray
     statistics: Statistics
     terms: Sequence[Sequence[str]]
-    whole: Sequence[np.ndarray]
+    whole: Sequence[tuple[np.ndarray, np.ndarray]]
 
     def named(self, question: int) -> tuple[np.ndarray, np.ndarray]:
         """Documents with a title of two words or more that a question has all of, ascending, and how many words."""
@@ -94,10 +95,9 @@ class Typed:
         keys, values = [np.zeros(0, np.int64)], [np.zeros(0, np.int8)]
         for number, (terms, whole) in enumerate(zip(self.terms[rows], self.whole[rows], strict=True)):
             rare = rare_words(terms, self.statistics).items()
-            parts = [(whole, WHOLE), *((self.index.chunks_of(word), value) for word, value in rare)]
-            for chunks, value in parts:
+            for chunks, value in [whole, *((self.index.chunks_of(word), value) for word, value in rare)]:
                 keys.append(pairs(np.full(len(chunks), number), chunks.astype(np.int64)))
-                values.append(np.full(len(chunks), value, np.int8))
+                values.append(np.broadcast_to(np.asarray(value, np.int8), len(chunks)))
         joined, least = np.concatenate(keys), np.concatenate(values)
         order = np.lexsort((least, joined))
         distinct, first = np.unique(joined[order], return_index=True)
@@ -128,11 +128,12 @@ def latest(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
     matching = np.bincount(question, words > 0, len(candidates.floors))
     few = (words > 0) & (matching <= FEW)[question]
     first = few | ((candidates.rare == SOLE) & (documents == 1)[question] & ~(matching <= FEW)[question])
-    whole = candidates.rare == WHOLE
+    whole = (candidates.rare > 0) & (candidates.rare <= WHOLE)
     # Nothing else comes before what stands exactly.
     first = whole | (first & ~(np.bincount(question, whole, len(candidates.floors)) > 0)[question])
     rows = np.flatnonzero(first)
-    order = rows[np.lexsort((candidates.piece[rows], -words[rows], question[rows]))]
+    value = np.minimum(candidates.rare[rows], WHOLE)
+    order = rows[np.lexsort((candidates.piece[rows], -words[rows], value, question[rows]))]
     # Before all that have a place by their score.
     last[order] = places(question[order]) - float(len(question))
     best = _of_titles(candidates, scores)

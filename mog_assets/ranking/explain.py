@@ -61,7 +61,7 @@ def reasons(
         causes = [_said(distinct[i], candidates, row, experts) for i in order if shares[i] > 0]
         if lifted[row]:
             rare = candidates.rare[row]
-            causes.insert(0, EXACTLY if rare == WHOLE else KNOWN if rare or not candidates.title[row] else TITLED)
+            causes.insert(0, EXACTLY if 0 < rare <= WHOLE else KNOWN if rare or not candidates.title[row] else TITLED)
         sentences.append(", ".join(causes))
     return sentences
 

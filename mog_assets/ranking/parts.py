@@ -13,7 +13,7 @@ from mog_assets.arrays import mixed
 from mog_assets.lazy import cached_property
 from mog_assets.questions.sets import LEVELS, Question, asked_of
 from mog_assets.ranking.candidates import COLUMNS, OF_QUESTIONS, Candidates
-from mog_assets.ranking.exact import rare_words
+from mog_assets.ranking.exact import SHORT, rare_words
 from mog_assets.ranking.relevance import Relevance
 from mog_assets.retrieval.bm25 import Bm25Index, Statistics
 from mog_assets.retrieval.changes import DocumentStates, chunks_of, multiplied, reached, scored
@@ -209,6 +209,8 @@ class Fresh:
         if len(self.documents):
             finest = self._texts[0][0]
             touched |= [any(len(finest.chunks_of(word)) for word in rare_words(words, statistics)) for words in terms]
+            # A definition stands first however many mentions are better by words.
+            touched |= [len(words) <= SHORT and all(len(finest.chunks_of(word)) for word in words) for words in terms]
         for column, (index, table) in enumerate(self._texts if len(self.documents) else []):
             for rows, scores in scored(index, terms):
                 touched[rows] |= reached(scores, floors[rows, column])

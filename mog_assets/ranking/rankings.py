@@ -21,6 +21,7 @@ from mog_assets.ranking import models, multihop
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidate_search import find
 from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.definitions import HEADED, MENTIONED, Definitions
 from mog_assets.ranking.exact import Typed
 from mog_assets.ranking.experts import DEPTHS
 from mog_assets.ranking.explain import reasons
@@ -37,8 +38,9 @@ from mog_assets.retrieval.methods import METHODS, Kind, Method, Needs, named_met
 from mog_assets.retrieval.passages import Passages
 from mog_assets.retrieval.postings import Words
 from mog_assets.retrieval.vocabulary import known_share
-from mog_assets.text.questions import Analysed
 
+# Pieces that are read to find the definition of a name.
+_READ = 200
 # Why a passage is there that a question finds only together with its best piece.
 FOLLOWED = "the question together with its best passage"
 
@@ -173,13 +175,24 @@ def _models(retrieval: Retrieval) -> dict[str, Any]:
     return {}
 
 
-def _whole(index: Words, question: Analysed, quoted: np.ndarray) -> np.ndarray:
-    """The pieces that have a question, or what it quotes, as it stands."""
+def _whole(retrieval: Retrieval, index: Words, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """The pieces that have a question, or what it quotes, as it stands, and how; see `definitions`."""
+    question, corpora = retrieval.analysed[number], retrieval.corpora
     if not question.whole:
-        return quoted
-    # So many are candidates by BM25.
-    pieces, _ = index.search([question.terms], DEPTHS[0])
-    return pieces[pieces >= 0]
+        return retrieval.quoted, np.full(len(retrieval.quoted), MENTIONED, np.int8)
+    pieces, _ = index.search([question.terms], _READ)
+    pieces = pieces[pieces >= 0]
+    typed, spans, offsets = Definitions(retrieval.queries[number]), corpora.layout.spans, corpora.layout.offsets
+    texts, ranks = corpora.texts(corpora.layout.document_of[pieces].tolist()), []
+    for piece in pieces.tolist():
+        document = int(corpora.layout.document_of[piece])
+        title, text = texts[document]
+        of_name = piece == offsets[document] and typed.named(title, corpora.layout.documents[document])
+        ranks.append(HEADED if of_name else typed.rank(text, *spans[piece].tolist()))
+    values = np.array(ranks, np.int8)
+    # Of what is analysed to the same terms, other spellings are none of it, unless there is no other.
+    values[: DEPTHS[0]][values[: DEPTHS[0]] == 0] = 0 if values.any() else MENTIONED
+    return pieces[values > 0], values[values > 0]
 
 
 @dataclass(frozen=True)
@@ -236,7 +249,7 @@ class Rankings:
                 corpora.title_sizes,
                 corpora.statistics().of("level_1"),
                 retrieval.terms,
-                [_whole(source.words, question, retrieval.quoted) for question in retrieval.analysed],
+                [_whole(retrieval, source.words, number) for number in range(len(retrieval.queries))],
             ),
         )
         words = np.array([len(terms) for terms in retrieval.terms], np.int64)

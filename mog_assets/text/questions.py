@@ -20,6 +20,8 @@ _SHORTEST = 5
 # Other forms of the word that is meant are at most so many edits away.
 _FARTHEST = 4
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+# Names in code with the parts that they belong to, such as gc.auto, os.path.join() and std::vector.
+_QUALIFIED = re.compile(r"(?!\d)\w+(?:(?:\.|::|->)\w+)+")
 _NAME_IN_CODE = re.compile(r"\w*(?:_\w|\d|[a-z]{2}[A-Z][a-z])\w*")
 
 
@@ -103,12 +105,17 @@ def analysed(question: str, language: str, vocabulary: Vocabulary) -> Analysed:
         language: Code of its language.
         vocabulary: Of the documents that it is asked of.
     """
-    typed = question = plain(question)[0].strip()
+    question = plain(question)[0].strip()
+    typed = question.removesuffix("()")
     # A Japanese sentence with a number in it looks like a name in code.
     if EXACT.fullmatch(typed) or (_NAME_IN_CODE.fullmatch(typed) and is_word(typed)):
         whole = terms_of([typed], language)[0][:1]
         if vocabulary.most(whole):
             return Analysed(whole, whole=True)
+    elif _QUALIFIED.fullmatch(typed) and is_word(typed):
+        terms = terms_of([typed], language)[0]
+        if terms and all(vocabulary.times(terms)):
+            return Analysed(terms, whole=True)
     taken = _taken(question, language, vocabulary)
     if taken:
         question = WORD.sub(lambda match: taken.get(folded(match[0]), match[0]), question)

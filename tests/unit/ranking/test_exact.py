@@ -5,6 +5,7 @@ import pytest
 
 from mog_assets.arrays import unpaired
 from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.definitions import HEADED
 from mog_assets.ranking.exact import FEW, MOST, OTHER, SOLE, WHOLE, Typed, latest, lifted, rare_words
 from mog_assets.ranking.relevance import ordered
 from mog_assets.retrieval.bm25 import Bm25Index, Statistics, TermCounts, statistics
@@ -88,6 +89,13 @@ def test_pieces_that_have_the_whole_question_come_first_and_no_other_piece_betwe
     assert order[:3] == [25, 7, 9] and order[3:5] == [0, 1]
 
 
+def test_of_pieces_that_have_the_whole_question_those_that_define_it_come_first():
+    rare, words = np.zeros(MANY, int), np.ones(MANY)
+    rare[[7, 9, 25, 28]] = [WHOLE, WHOLE - 1, HEADED, HEADED]
+    words[[7, 28]] = 9, 5
+    assert by_score(asked(words, rare), -np.arange(MANY))[:5] == [28, 25, 9, 7, 0]
+
+
 def test_in_a_long_question_of_a_small_collection_no_word_is_rare_and_in_a_large_one_none_comes_first():
     words = ["sole", "handy", "one", "two", "three"]
     small, large = (Statistics(n, 9.0, {"sole": 1, "handy": 2, "one": 90, "two": 90, "three": 90}) for n in (400, 4000))
@@ -132,7 +140,7 @@ def test_rare_words_are_those_of_few_pieces_and_no_n_grams(questions):
         np.ones(9, np.int64),
         whole,
         [["common", "handy", "sole", "new"]] * questions,
-        [NONE] * questions,
+        [(NONE, NONE)] * questions,
     )
     keys, values = typed.pieces(slice(0, questions))
     question, piece = unpaired(keys)
@@ -148,7 +156,7 @@ def test_documents_are_named_by_titles_of_two_words_that_the_question_has_whole(
         np.array([2, 3, 1, 1]),
         whole,
         [["red", "kite", "owl"], ["kite", "large", "red", "red"], ["blue"]],
-        [NONE] * 3,
+        [(NONE, NONE)] * 3,
     )
     # A title of one word is in too many questions by chance.
     assert [own.tolist() for own in typed.named(0)] == [[0], [2]]

@@ -17,6 +17,10 @@ TEXTS = {
     "git.txt": "Branches are kept with --rebase-merges. A rebase without it makes history a line of commits.",
     "merges.txt": "A merge joins two branches. Rebase moves commits, and merges are lost when you rebase a branch.",
     "database.txt": "The database is locked when another process writes to it. Wait, or set a timeout.",
+    "index.txt": "merge.autoStash\nmerge.tool\nrebase.autoStash\nrebase.stat\nrebase.updateRefs\nrebase.backend",
+    "news.txt": "rebase.autoStash was new in 2.6; rebase.autoStash=true is often set. Use rebase.autoStash with care.",
+    "config.txt": "Options of commands.\n\nrebase.stat\n\nShows what changed upstream.\n\nrebase.autoStash\n\nWhen "
+    "true, an entry is made before the operation begins, and applied after it.\n\nrebase.backend\n\nApply",
     "graureiher.txt": "Der Graureiher steht im seichten Wasser und wartet auf Fische. Er brütet auf hohen Bäumen.",
     "burg.txt": "Die Wasserburg wurde 1320 von einem Herzog erbaut. Ihre Burgmauern sind älter als die der Stadt.",
     "zhongguo.txt": "苍鹭站在池塘边的浅水里,一动不动地等鱼。它的巢在高大的松树上。这座石桥建于宋代,长约三百米。",
@@ -45,7 +49,7 @@ def opened(project):
 
 def test_every_document_has_its_language_and_the_command_says_which(project, opened):
     (corpus,) = opened.corpora
-    assert corpus.languages == {"English": 5, "German": 2, "Chinese": 1}
+    assert corpus.languages == {"English": 7, "undecided": 1, "German": 2, "Chinese": 1}
     (finding,) = languages(project.settings)
     assert finding.state == "warning" and "German 2" in finding.found and "know English alone" in finding.found
 
@@ -72,6 +76,11 @@ def test_a_misspelt_question_finds_what_it_means_and_says_so(project, opened):
     assert result.taken == {"datbase": "database", "locekd": "locked"}
     command = CliRunner().invoke(main, ["retrieve", "datbase is locekd", "--config", str(project.config)])
     assert "no document has “datbase”: searched for “database”" in command.stderr
+
+
+@pytest.mark.parametrize("typed", ["rebase.autoStash", "rebase.autostash()"])
+def test_a_name_in_code_finds_its_definition_before_lists_and_mentions(opened, typed):
+    assert [passage.doc for passage in opened.retrieve(typed, method="fused").passages][:1] == ["config.txt"]
 
 
 def test_one_option_finds_the_piece_that_has_it(opened):
@@ -123,6 +132,6 @@ def test_another_language_analyses_documents_anew_and_splits_and_encodes_nothing
     report = materialise_project(settings)
     assert report.failures == []
     store = Store(settings.home)
-    assert store.read("documents", "notes").manifest.info["languages"] == {"fr": 8}
+    assert store.read("documents", "notes").manifest.info["languages"] == {"fr": 11}
     assert store.read("tokens", "notes").manifest.info["recomputed"]["documents tokenised"] == 8
     assert store.read("embeddings/level_1", "notes").manifest.info["recomputed"]["texts encoded"] == 0

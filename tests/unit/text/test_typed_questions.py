@@ -18,7 +18,7 @@ def vocabulary(tmp_path):
         mappings = []
         for name, words in (("terms", terms_of([text], language)[0]), ("words", words_in(text))):
             times = Counter(words)
-            path = tmp_path / name
+            path = tmp_path / f"{name}{len(list(tmp_path.iterdir()))}"
             write_table(sorted(times), {"occurrences": np.array([times[w] for w in sorted(times)], np.int64)}, path)
             mappings.append(Together([TermTable(path)], "occurrences"))
         return Vocabulary(mappings[0], text, mappings[1])
@@ -73,6 +73,8 @@ def test_a_word_that_a_document_of_another_language_has_is_not_misspelt(vocabula
 def test_a_question_that_is_one_option_is_searched_for_as_it_stands(vocabulary):
     known = vocabulary(ENGLISH)
     assert analysed(" --rebase-merges ", "en", known) == Analysed(["--rebase-merges"], whole=True)
+    assert analysed("std::vector", "en", vocabulary("std::vector, a vector")).whole
+    assert analysed("read_rows()", "en", vocabulary("read_rows")) == Analysed(["read_row"], whole=True)
     # No document has this one: its words may lead to it.
     assert analysed("--rebase-merge", "en", known).terms == ["--rebase-merge", "rebas", "merg"]
     assert not analysed("what does --rebase-merges do", "en", known).whole
