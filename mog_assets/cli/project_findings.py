@@ -19,8 +19,8 @@ from mog_assets.resources import extras
 from mog_assets.resources.errors import ConfigError, MogError
 
 _GIB = 2**30
-# With this share of documents in other languages, what knows English alone is told.
-_OTHERS = 0.1
+# With this share of documents in another language, it is told what knows English alone.
+_OTHERS = 0.01
 
 
 def configuration(path: str | None) -> tuple[Settings | None, Finding]:
@@ -126,16 +126,20 @@ def languages(settings: Settings) -> Iterator[Finding]:
         yield Finding("languages", OK, "no document has been read yet: `mog run` says which languages they have")
         return
     said = ", ".join(f"{name_of(code)} {count:,}" for code, count in counts.most_common(5))
-    others = sum(count for code, count in counts.items() if code not in ("", DEFAULT))
-    english, encoder = [], settings.encoder
-    if others >= _OTHERS * counts.total():
-        english += [f"encoder {EMBEDDED}"] if encoder.model == EMBEDDED and encoder.endpoint is None else []
-        english += ["neural reader"] if settings.answering.reader == "neural" else []
+    others = [c for c, count in counts.most_common() if c not in ("", DEFAULT) and count >= _OTHERS * counts.total()]
+    # What knows English alone, and what becomes of other questions.
+    english, encoder = {}, settings.encoder
+    if others and encoder.model == EMBEDDED and encoder.endpoint is None:
+        english[f"encoder {EMBEDDED}"] = "searched for by their words"
+    if others and settings.answering.reader == "neural":
+        english["neural reader"] = "answered with passages"
     if not english:
         yield Finding("languages", OK, f"{said} documents")
         return
+    found = f"{said} documents, but {' and '.join(english)} know English alone: "
+    found += f"questions in {', '.join(map(name_of, others))} are {' and '.join(english.values())}"
     remedy = "docs/languages.md has what else there is, such as `encoder: multilingual`"
-    yield Finding("languages", WARNING, f"{said} documents, but {' and '.join(english)} know English alone", remedy)
+    yield Finding("languages", WARNING, found, remedy)
 
 
 def home(settings: Settings | None, base: Path) -> Iterator[Finding]:

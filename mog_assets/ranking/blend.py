@@ -3,7 +3,7 @@
 A candidate's score is the weighted sum of what the experts give it, each from 0, the question's worst candidate, to 1,
 its best. Three things decide the weight of an expert of texts, none of which needs a question that has an answer:
 
-- its retriever: vectors count more than BM25 where the encoder knows the words of the texts, else less;
+- its retriever: vectors count more than BM25 where the encoder knows the language of question and texts, else less;
 - its confidence: how far its best candidate stands out, and how few candidates share its scores;
 - its level: coarse levels count more where documents are short, because there a coarse chunk is most of its document,
   and fine ones where documents are long, because there it does not say where in the document.
@@ -30,7 +30,7 @@ from mog_assets.ranking.experts import kind, of_texts
 from mog_assets.registry import EXPERTS
 
 # A vocabulary with this share of the frequent terms of texts knows their language, one with less than `_FOREIGN` does
-# not. Of the embedded encoder: English .59 to .77, German .41, Chinese and Japanese below .05.
+# not. Of the embedded encoder: English .59 to .77, French .34, German .23, Chinese and Japanese below .02.
 _NATIVE, _FOREIGN = 0.55, 0.45
 # Pieces of a document at which all levels count alike. Half as many are short, twice as many long.
 _PIECES = 32
@@ -46,7 +46,7 @@ class Blend:
 
     Attributes:
         vectors: Weight of vectors where the encoder knows the language of the texts; that of BM25 is 1.
-        foreign: Weight of vectors where it does not.
+        foreign: Weight of vectors where it just does not; the less it knows of it the less, down to 0.
         confidence: Exponent of an expert's confidence; 0 ignores it.
         slope: Change of the logarithm of the weight from a level to the next, in documents of half of `_PIECES` or
             less; as much the other way in those of twice as many or more.
@@ -108,7 +108,8 @@ class Blend:
     def _vectors(self, candidates: Candidates) -> np.ndarray:
         """Weight of vectors for each question."""
         native = np.clip((candidates.vocabulary - _FOREIGN) / (_NATIVE - _FOREIGN), 0, 1)
-        return self.foreign + (self.vectors - self.foreign) * native
+        foreign = self.foreign * np.minimum(candidates.vocabulary / _FOREIGN, 1)
+        return foreign + (self.vectors - self.foreign) * native
 
 
 @dataclass(frozen=True)

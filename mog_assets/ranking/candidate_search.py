@@ -78,7 +78,7 @@ def find(
     corpora: np.ndarray,
     questions: int,
     weigh: Weigh,
-    vocabulary: float,
+    vocabulary: np.ndarray | float,
     advance: Callable[[int], object] = lambda done: None,
     allowed: np.ndarray | None = None,
     related: Related | None = None,
@@ -93,13 +93,13 @@ def find(
         corpora: Number of the corpus of each document.
         questions: How many.
         weigh: Weighs the experts of texts, whose sum decides which candidates `related` begins with.
-        vocabulary: See `Candidates`.
+        vocabulary: See `Candidates`; a number if it is that of all questions.
         advance: Called with the number of questions done.
         allowed: Documents that candidates may be of, bool of shape (documents,); None if all.
         related: Further experts, whose scores come after those of texts.
         exact: Finds what is typed exactly; pieces with rare words are candidates whatever the experts say.
     """
-    parts = []
+    parts, vocabulary = [], np.broadcast_to(np.float32(vocabulary), questions)
     for rows in source.blocks(questions):
         block = _Block(source, finest, layout, corpora, rows, weigh, vocabulary, allowed, related, exact)
         parts.append(block.candidates)
@@ -134,7 +134,7 @@ class _Block:
     corpora: np.ndarray
     rows: slice
     weigh: Weigh
-    vocabulary: float
+    vocabulary: np.ndarray
     allowed: np.ndarray | None
     related: Related | None
     exact: Exact | None
@@ -264,7 +264,7 @@ class _Block:
         sizes = layout.spans[piece, 1] - layout.spans[piece, 0]
         place = [piece - layout.offsets[document], np.diff(layout.offsets)[document], sizes, self.corpora[document]]
         places_of = np.stack(place, axis=1).astype(np.int32)
-        vocabulary = np.full(len(floors), self.vocabulary, np.float32)
+        vocabulary = self.vocabulary[self.rows]
         rare = looked_up(keys, *self._rare)
         title = looked_up(pairs(question, document), *self._named)
         return Candidates(

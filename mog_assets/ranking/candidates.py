@@ -31,7 +31,7 @@ class Candidates:
         floors: float32 array of shape (questions, experts): what a text must score to be among the best of an expert
             that give candidates; 0 if fewer score above 0, and of experts that give none.
         vocabulary: float32 array of shape (questions,): share of the frequent terms of the texts that the encoder's
-            vocabulary has as they are, see `retrieval.vocabulary`.
+            vocabulary has as they are, see `vocabulary.known_shares`.
     """
 
     question: np.ndarray

@@ -37,7 +37,7 @@ from mog_assets.retrieval.changes import DocumentStates
 from mog_assets.retrieval.methods import METHODS, Kind, Method, Needs, named_methods
 from mog_assets.retrieval.passages import Passages
 from mog_assets.retrieval.postings import Words
-from mog_assets.retrieval.vocabulary import known_share
+from mog_assets.retrieval.vocabulary import TERMS, known_share, known_shares
 
 # Pieces that are read to find the definition of a name.
 _READ = 200
@@ -153,9 +153,11 @@ def documents_of(retrieval: Retrieval, hashes: Mapping[str, np.ndarray]) -> Docu
     return replace(documents, hashes=mixed(documents.hashes ^ edges.signature()))
 
 
-def vocabulary(retrieval: Retrieval) -> float:
-    """See `vocabulary.known_share`, of the level-1 chunks of all corpora."""
-    return known_share(retrieval.corpora.statistics().of("level_1"), retrieval.is_token)
+def vocabulary(retrieval: Retrieval) -> tuple[float, dict[str, float]]:
+    """See `vocabulary.known_share`: of the level-1 chunks of all corpora; and of documents, by language."""
+    stored, is_token = retrieval.corpora.statistics(), retrieval.is_token
+    by_language = {code: known_share(*words, is_token) for code, words in stored.by_language().items()}
+    return known_share(*stored.of("level_1").most_frequent(2 * TERMS), is_token), by_language
 
 
 def opened(ranking: Ranking, retrieval: Retrieval) -> Any:
@@ -236,7 +238,7 @@ class Rankings:
             numbers,
             len(retrieval.queries),
             Blend().weights,
-            retrieval.shared(vocabulary),
+            known_shares(retrieval.queries, corpora.analysis, *retrieval.shared(vocabulary), retrieval.is_token),
             allowed=retrieval.allowed,
             related=Relations(
                 [EXPERTS[n].make(retrieval) if reading or not EXPERTS[n].reads else Unasked(n) for n in names],

@@ -48,9 +48,13 @@ class Analysis:
                 counts[code or DEFAULT] += documents
         return dict(counts)
 
+    def language_of(self, question: str) -> str:
+        """Code of the language that a question is analysed in."""
+        return of_question(question, self.languages)
+
     def analysed(self, questions: Sequence[str]) -> list[Analysed]:
         """Questions as they are searched for."""
-        return [analysed(q, of_question(q, self.languages), self._vocabulary) for q in questions]
+        return [analysed(q, self.language_of(q), self._vocabulary) for q in questions]
 
     def terms(self, questions: Sequence[str]) -> list[list[str]]:
         """Terms of each question."""

@@ -258,7 +258,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             deps=("documents", "chunks/level_1", "tokens", *counted),
             partitioned=False,
             settings=statistics_settings,
-            version="2",
+            version="3",
             repeatable=True,
             kinds=("arrow",),
         )

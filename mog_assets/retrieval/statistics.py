@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +24,7 @@ from mog_assets.retrieval.bm25 import Statistics
 from mog_assets.retrieval.term_tables import TermTable, Together, write_table
 
 # Files of the artefact.
-TOTALS, DOCUMENTS = "totals.json", "documents.safetensors"
+TOTALS, DOCUMENTS, LANGUAGES = "totals.json", "documents.safetensors", "languages.json"
 KNOWN = 1
 """A term that is not held occurs in so many texts: in at least the one whose term is weighted."""
 
@@ -147,6 +148,14 @@ class StoredStatistics:
     def kinds(self) -> list[str]:
         """Kinds of texts that are counted."""
         return list(self._totals)
+
+    def by_language(self) -> dict[str, tuple[list[str], np.ndarray]]:
+        """Frequent terms of the documents in each language, the most frequent first, and how often they occur."""
+        stored, counts = json.loads(self._path(LANGUAGES).read_bytes()), {}
+        for code, of_corpus in (item for corpus in self._corpora for item in stored[corpus].items()):
+            counts[code] = counts.get(code, Counter[str]()) + Counter(of_corpus)
+        ranked = {code: own.most_common() for code, own in counts.items()}
+        return {code: ([term for term, _ in own], np.array([n for _, n in own])) for code, own in ranked.items()}
 
     def of(self, kind: str) -> Statistics:
         """The statistics of the texts of one kind, such as `level_1`, `title` or `hop_2`."""

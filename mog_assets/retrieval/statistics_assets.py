@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from mog_assets.chunking.layouts import open_layout
 from mog_assets.recipe import Work
+from mog_assets.resources.store import Artefact
 from mog_assets.retrieval.shards import frequencies_and_lengths, open_titles
 from mog_assets.retrieval.statistics import (
     DOCUMENTS,
+    LANGUAGES,
     TOTALS,
     Counted,
     StoredStatistics,
@@ -27,9 +32,14 @@ from mog_assets.retrieval.statistics import (
     write_terms,
 )
 from mog_assets.retrieval.term_tables import TermTable
+from mog_assets.retrieval.vocabulary import TERMS
 from mog_assets.tables import read_table
-from mog_assets.text.terms import ANALYSIS
+from mog_assets.text.languages import DEFAULT
+from mog_assets.text.terms import ANALYSIS, terms_of
 from mog_assets.tools import Tools
+
+# Documents of each language, and characters of each, that say which words are frequent in it.
+_DRAWN, _READ = 200, 20_000
 
 
 def build_statistics(work: Work) -> None:
@@ -86,6 +96,10 @@ def hold_statistics(work: Work, count: Callable[[str], dict[str, Counted]]) -> N
         path, _ = work.file(TOTALS, made_of)
         with work.writing(path) as temporary:
             temporary.write_text(json.dumps(totals, sort_keys=True), encoding="utf-8")
+        words = {corpus: frequent_terms(work.input("documents", corpus)) for corpus in corpora}
+        path, _ = work.file(LANGUAGES, made_of)
+        with work.writing(path) as temporary:
+            temporary.write_text(json.dumps(words), encoding="utf-8")
         path, _ = work.file(DOCUMENTS, made_of)
         with work.writing(path) as temporary:
             write_documents(now, temporary)
@@ -101,6 +115,24 @@ def hold_statistics(work: Work, count: Callable[[str], dict[str, Counted]]) -> N
         reason = f"counted anew: {reason}"
     work.counts["documents changed since"] = 0 if work.info["renewed"] else edited
     work.shown["which statistics"] = reason
+
+
+def frequent_terms(documents: Artefact) -> dict[str, dict[str, int]]:
+    """Frequent terms of a corpus and how often they occur, by code of the language of documents drawn by their hash."""
+    digests: dict[str, list[str]] = {}
+    for name in documents.names("bucket"):
+        for code, digest in zip(
+            *read_table(documents.path(name), ["language", "sha256"]).to_pydict().values(), strict=True
+        ):
+            digests.setdefault(code or DEFAULT, []).append(digest)
+    drawn = {digest for of_language in digests.values() for digest in sorted(of_language)[:_DRAWN]}
+    counts: dict[str, Counter[str]] = {code: Counter() for code in digests}
+    for name in documents.names("bucket"):
+        table = read_table(documents.path(name), ["language", "sha256", "text"])
+        for row in table.filter(pc.is_in(table["sha256"], pa.array(sorted(drawn)))).to_pylist():
+            code = row["language"] or DEFAULT
+            counts[code].update(terms_of([row["text"][:_READ]], code)[0])
+    return {code: dict(own.most_common(2 * TERMS)) for code, own in sorted(counts.items())}
 
 
 def hashes_of(work: Work, corpus: str) -> np.ndarray:

@@ -1,5 +1,7 @@
 """`fused`: what experts weigh without training, and what an encoder knows of the words of texts."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from candidate_rows import EXPERTS, of_questions
@@ -8,7 +10,6 @@ from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.models import Inputs, Router
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
-from mog_assets.retrieval.bm25 import Statistics
 from mog_assets.retrieval.vocabulary import known_share
 from mog_assets.serving import project as serving
 from mog_assets.text.terms import terms_of
@@ -39,9 +40,11 @@ ALIKE = np.repeat(np.linspace(0, 1, 9)[None, :, None], len(EXPERTS), axis=2)
 
 
 def test_vectors_count_less_than_bm25_where_the_encoder_does_not_know_the_words():
-    known, unknown = weights(of_questions(ALIKE)), weights(of_questions(ALIKE, vocabulary=0.1))
+    known, unknown = weights(of_questions(ALIKE)), weights(of_questions(ALIKE, vocabulary=0.45))
     assert known["dense-1"] == pytest.approx(2 * known["bm25-1"])
     assert unknown["dense-1"] == pytest.approx(unknown["bm25-1"] / 2)
+    less, none = (weights(of_questions(ALIKE, vocabulary=share))["dense-1"] for share in (0.2, 0.0))
+    assert 0 == none < less < unknown["dense-1"]
     between = weights(of_questions(ALIKE, vocabulary=0.5))
     assert unknown["dense-1"] < between["dense-1"] < known["dense-1"]
 
@@ -115,7 +118,8 @@ def test_a_tokenizer_has_english_words_as_tokens_and_others_in_pieces(encoder):
 def test_the_share_of_known_terms_tells_english_from_german(encoder):
     def share(text):
         (terms,) = terms_of([text])
-        return known_share(Statistics(1, 1.0, {term: terms.count(term) for term in terms}), encoder.is_token)
+        counts = Counter(terms).most_common()
+        return known_share([term for term, _ in counts], np.array([n for _, n in counts]), encoder.is_token)
 
     assert share(ENGLISH) > 0.55
     assert share(GERMAN) < 0.45

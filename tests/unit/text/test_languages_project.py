@@ -9,7 +9,10 @@ import mog_assets
 from mog_assets import config
 from mog_assets.cli import main
 from mog_assets.cli.project_findings import languages
+from mog_assets.ranking.rankings import Rankings
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.resources.store import Store
+from mog_assets.tools import Tools
 
 TEXTS = {
     "heron.txt": "The grey heron stands in shallow water and waits for fish. It nests in tall trees.",
@@ -52,6 +55,7 @@ def test_every_document_has_its_language_and_the_command_says_which(project, ope
     assert corpus.languages == {"English": 7, "undecided": 1, "German": 2, "Chinese": 1}
     (finding,) = languages(project.settings)
     assert finding.state == "warning" and "German 2" in finding.found and "know English alone" in finding.found
+    assert "questions in German, Chinese are searched for by their words and answered with passages" in finding.found
 
 
 @pytest.mark.parametrize(
@@ -76,6 +80,28 @@ def test_a_misspelt_question_finds_what_it_means_and_says_so(project, opened):
     assert result.taken == {"datbase": "database", "locekd": "locked"}
     command = CliRunner().invoke(main, ["retrieve", "datbase is locekd", "--config", str(project.config)])
     assert "no document has “datbase”: searched for “database”" in command.stderr
+
+
+def test_what_the_encoder_knows_is_decided_by_the_language_of_each_question(project):
+    questions = [
+        "What does a heron wait for?",
+        "Worauf wartet ein Reiher im Wasser?",
+        "石桥有多长?",
+        # No document is in French.
+        "Quels poissons le héron attend-il dans cette rivière ?",
+    ]
+    tools = Tools(project.settings)
+    retrieval = Retrieval.open(tools, tools.store.read, ["notes"]).again(questions)
+    english, german, chinese, french = retrieval.once(Rankings).inputs.candidates.vocabulary.tolist()
+    assert english > 0.55 and german < 0.4 and chinese < 0.05 and french < 0.4
+    # As if no other language were beside it.
+    assert (
+        english
+        == Retrieval.open(tools, tools.store.read, ["notes"])
+        .again(questions[:1])
+        .once(Rankings)
+        .inputs.candidates.vocabulary.item()
+    )
 
 
 @pytest.mark.parametrize("typed", ["rebase.autoStash", "rebase.autostash()"])
@@ -133,5 +159,5 @@ def test_another_language_analyses_documents_anew_and_splits_and_encodes_nothing
     assert report.failures == []
     store = Store(settings.home)
     assert store.read("documents", "notes").manifest.info["languages"] == {"fr": 11}
-    assert store.read("tokens", "notes").manifest.info["recomputed"]["documents tokenised"] == 8
+    assert store.read("tokens", "notes").manifest.info["recomputed"]["documents tokenised"] == 11
     assert store.read("embeddings/level_1", "notes").manifest.info["recomputed"]["texts encoded"] == 0
