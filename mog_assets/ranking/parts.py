@@ -210,7 +210,7 @@ class Fresh:
             finest = self._texts[0][0]
             touched |= [any(len(finest.chunks_of(word)) for word in rare_words(words, statistics)) for words in terms]
             # A definition stands first however many mentions are better by words.
-            touched |= [len(words) <= SHORT and all(len(finest.chunks_of(word)) for word in words) for words in terms]
+            touched |= [0 < len(words) <= SHORT and all(len(finest.chunks_of(w)) for w in words) for words in terms]
         for column, (index, table) in enumerate(self._texts if len(self.documents) else []):
             for rows, scores in scored(index, terms):
                 touched[rows] |= reached(scores, floors[rows, column])
