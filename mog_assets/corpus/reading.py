@@ -192,9 +192,11 @@ def _read_whole(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterat
         yield _Record(0, raw, context.memory.outcomes[raw])
         return
     try:
-        form = format_of(file.name)
+        # A site may give it under any address.
+        place = file.place if not content.startswith(b"%PDF-") else f"{file.place.removesuffix('.pdf')}.pdf"
+        form = format_of(place)
         if not form.text:
-            parsed = context.parser.parse(file.place, content)
+            parsed = context.parser.parse(place, content)
         else:
             packed = file.name.lower().endswith(GZIP)
             text, encoding = decode(unpack_text(content, context.limit) if packed else content, context.limits.encoding)

@@ -1,19 +1,22 @@
 """Pages of a web site as items of a source: those of a sitemap (sitemaps.org), or of a list with an address a line.
 
 A page is asked for again when the sitemap gives it another date, or else when its etag or date is another, which is
-asked by HEAD. What the site's `robots.txt` (RFC 9309) forbids is not asked for.
+asked by HEAD. The `Content-Type` that this gives says how it is read.
+What the site's `robots.txt` (RFC 9309) forbids is not asked for.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+import mimetypes
 import threading
 import time
 import zlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from email.message import Message
 from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import PurePosixPath
@@ -21,7 +24,9 @@ from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 from urllib.robotparser import RobotFileParser
 
-from mog_assets.corpus.folders import suffix_of
+from mog_assets.corpus import code
+from mog_assets.corpus.decoding import known_encoding
+from mog_assets.corpus.folders import suffix_of, suffixes
 from mog_assets.corpus.sources import SOURCES, Item, Kept, Refusal, Source, is_name
 
 AGENT = "mog-assets"
@@ -76,9 +81,14 @@ class _Site:
         if not pages:
             # More likely a mishap than a site that has become empty.
             raise ValueError("at least one page, and there is none")
+        refusals = {url: self._refusal(url) for url in pages}
+        undated = [url for url, date in pages.items() if not date and not refusals[url]]
+        with ThreadPoolExecutor(_TOGETHER) as pool:
+            looks = dict(zip(undated, pool.map(self._looked_at, undated), strict=True))
         items = {}
         for url, date in pages.items():
-            name, refusal = self._name(url), self._refusal(url)
+            look, kind = looks.get(url, (Item(date and f"sitemap {date}", _day(date)), ""))
+            name, refusal = self._name(url, kind), refusals[url]
             if name in self.urls:
                 name = _distinct(name, url)
             if not refusal and not is_name(name):
@@ -87,10 +97,7 @@ class _Site:
                 items[url] = Item("", refusal=refusal)
             else:
                 self.urls[name] = url
-                items[name] = Item(date and f"sitemap {date}", _day(date))
-        undated = [name for name, item in items.items() if not item.version and not item.refusal]
-        with ThreadPoolExecutor(_TOGETHER) as pool:
-            items |= dict(zip(undated, pool.map(self._looked_at, undated), strict=True))
+                items[name] = look
         return items
 
     def _of_sitemap(self) -> dict[str, str]:
@@ -125,30 +132,38 @@ class _Site:
             return f"expected a page of {self.host}: not asked for"
         return "" if self._robots.can_fetch(AGENT, url) else "robots.txt of the site forbids it: not asked for"
 
-    def _name(self, url: str) -> str:
+    def _name(self, url: str, kind: str) -> str:
+        """The name of a page, with a suffix of its kind; without one, what a program makes of a path is a page."""
         parts = urlsplit(url)
         path = parts.path.strip("/")
         if not path or parts.path.endswith("/"):
-            path = f"{path}/index.html".lstrip("/")
-        elif not suffix_of(path):
-            path += ".html"
+            path = f"{path}/index".lstrip("/")
+        given = suffix_of(path)
+        # Anything that is text may be called plain.
+        wanted = [given or ".txt"] if kind == "text/plain" else mimetypes.guess_all_extensions(kind)
+        wanted = [suffix for suffix in wanted if suffix_of(f"a{suffix}")]
+        if given not in (wanted or set(suffixes()) - {*code.suffixes(), ""}):
+            path += next(iter(wanted), ".html")
         return _distinct(path, parts.query) if parts.query else path
 
-    def _looked_at(self, name: str) -> Item:
+    def _looked_at(self, url: str) -> tuple[Item, str]:
+        """A page as an item, and its kind, empty if the site does not say it."""
         try:
-            return self._version(name)
+            answer = self._answer("HEAD", url)
+            # The library calls plain what has none.
+            typed = answer.status == 200 and "content-type" in answer.headers
+            return self._version(url, answer), _type(answer).get_content_type() if typed else ""
         except Refusal as refusal:
-            return Item("", refusal=str(refusal))
+            return Item("", refusal=str(refusal)), ""
 
-    def _version(self, name: str) -> Item:
-        answer = self._answer("HEAD", self.urls[name])
+    def _version(self, url: str, answer: _Answer) -> Item:
         if answer.status in _ABSENT:
             return Item("", refusal=_said(answer))
         given = answer.headers.get("etag") or answer.headers.get("last-modified")
         if answer.status == 200 and given:
             return Item(given, _date(answer.headers.get("last-modified")))
         # A site that says nothing of its pages is asked for them.
-        content = self._answer("GET", self.urls[name])
+        content = self._answer("GET", url)
         if content.status in _ABSENT:
             return Item("", refusal=_said(content))
         return Item(hashlib.sha256(_whole(content)).hexdigest())
@@ -162,7 +177,15 @@ class _Site:
         answer = self._answer("GET", self.urls[name])
         if answer.status in _ABSENT:
             raise Refusal(_said(answer))
-        return _whole(answer)
+        content, kind = _whole(answer), _type(answer)
+        charset = known_encoding(kind.get_content_charset() or "") if kind.get_content_maintype() == "text" else ""
+        if charset in ("", "utf-8"):
+            return content
+        try:
+            # The file says itself what the answer said of it.
+            return content.decode(charset).encode("utf-8-sig")
+        except UnicodeError:
+            return content
 
     def _text(self, url: str) -> bytes:
         content = _whole(self._answer("GET", url))
@@ -225,6 +248,13 @@ def _entries(content: bytes) -> tuple[list[tuple[str, str]], bool]:
         if fields.get("loc"):
             entries.append((fields["loc"], fields.get("lastmod", "")))
     return entries, kind == "sitemapindex"
+
+
+def _type(answer: _Answer) -> Message:
+    """The `Content-Type` of an answer."""
+    message = Message()
+    message["Content-Type"] = answer.headers.get("content-type", "")
+    return message
 
 
 def _whole(answer: _Answer) -> bytes:

@@ -11,11 +11,12 @@ class WebServer:
     Attributes:
         url: Without a slash at the end.
         pages: Bytes or text by path, or a status; may be changed while it runs.
+        kinds: `Content-Type` by path, where it is not that of the suffix.
         requests: Method, path and status of every request, in order.
     """
 
     def __init__(self, pages):
-        self.pages, self.requests = pages, []
+        self.pages, self.requests, self.kinds = pages, [], {}
 
     def sent(self, path=None):
         """How many answers had a body, of a page or of all."""
@@ -44,7 +45,8 @@ class WebServer:
                 if status == 302:
                     self.send_header("Location", "http://elsewhere.example/")
                 kind = "application/xml" if self.path.endswith(".xml") else "text/html; charset=utf-8"
-                self.send_header("Content-Type", "text/plain" if self.path.endswith(".txt") else kind)
+                kind = "text/plain" if self.path.endswith(".txt") else kind
+                self.send_header("Content-Type", server.kinds.get(self.path, kind))
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 if self.command == "GET":

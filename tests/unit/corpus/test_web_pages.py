@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from pdf_file import pdf
 from served import environment
 from shared import ROOT, new_project, run_alone
 from web_server import WebServer
@@ -99,6 +100,42 @@ def test_a_site_is_followed_page_by_page_as_a_rebuild_would_have_it(tmp_path, si
     }
     rebuilt = project(tmp_path / "b", f"{site.url}/sitemap.xml")
     assert built(rebuilt)[2].version == manifest.version
+
+
+@pytest.mark.parametrize("dated", [False, True])
+def test_a_page_is_read_as_the_site_says_and_not_as_its_address_ends(tmp_path, site, dated):
+    import pyarrow.parquet as pq
+
+    report = pdf([[(50, 700, 12, "Grain prices.")]])
+    korean = "박물관은 화요일부터 일요일까지 문을 엽니다."
+    site.pages = {
+        "/strlen.php": page("strlen", "Returns the length."),
+        "/report": report,
+        "/get?file=2": report,
+        "/old": f"<p>{korean}</p>".encode("cp949"),
+    }
+    kinds = {"/report": "application/pdf", "/get?file=2": "application/pdf", "/old": "text/html; charset=euc-kr"}
+    if not dated:
+        site.pages |= {"/notes": "1 < 2 <b>", "/code.py": "x = 1\n", "/view.pdf": page("View", "A page.")}
+        kinds |= {"/notes": "text/plain", "/code.py": "text/plain", "/view.pdf": "text/html"}
+    site.kinds = kinds
+    paths = list(site.pages)
+    dates = dict.fromkeys(paths, "2026-01-01") if dated else None
+    site.pages["/sitemap.xml"] = sitemap(site.url, *paths, dates=dates)
+    settings = project(tmp_path / "a", f"{site.url}/sitemap.xml")
+    assert built(settings)[1] == {}
+    read = Tools(settings).store.read("documents", "site")
+    rows = [row for name in read.names("bucket") for row in pq.read_table(read.path(name)).to_pylist()]
+    texts = {row["id"].split(".")[0].split("-")[0]: row["text"] for row in rows}
+    expected = {
+        "strlen": "strlen\n\nReturns the length.",
+        "report": "Grain prices.",
+        "get": "Grain prices.",
+        "old": korean,
+    }
+    if not dated:
+        expected |= {"notes": "1 < 2 <b>", "code": "x = 1\n", "view": "View\n\nA page."}
+    assert texts == expected
 
 
 def test_a_date_in_the_sitemap_says_without_a_request_that_a_page_is_the_same(tmp_path, site):
