@@ -7,12 +7,13 @@ import logging
 import os
 import socket
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 import dagster as dg
 import yaml
@@ -37,6 +38,19 @@ _START_SECONDS, _ANSWER_SECONDS = 30.0, 1.0
 _held: list[AbstractContextManager[object]] = []
 
 
+class _Quiet:
+    """Standard error without the lines that Dagster writes of each record that cannot be kept: one error says it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        return len(text) if text.startswith("Exception while writing logger call") else self._stream.write(text)
+
+
 @contextmanager
 def readable_errors(home: Path) -> Iterator[None]:
     """Turn errors of the databases of an instance into a `MogError`: SQLite in its folder, or a server.
@@ -49,7 +63,8 @@ def readable_errors(home: Path) -> Iterator[None]:
     root, retries = logging.getLogger(), _Retries()
     root.addFilter(retries)
     try:
-        yield
+        with redirect_stderr(cast(TextIO, _Quiet(sys.stderr))):
+            yield
     except Exception as error:
         # dagster-postgres raises an error of its own when it has tried often enough.
         cause = next((one for one in _causes(error) if isinstance(one, SQLAlchemyError)), None)

@@ -146,7 +146,7 @@ def _stop_with(daemon: subprocess.Popen[bytes], stopping: Event) -> None:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(int(sys.argv[1]), *sys.argv[2:4], Path(sys.argv[4]) if sys.argv[4:] else None))
+        sys.exit(main(int(sys.argv[1]), sys.argv[2], sys.argv[3], Path(sys.argv[4]) if sys.argv[4:] else None))
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except MogError as error:

@@ -361,3 +361,24 @@ def test_the_first_ctrl_c_prints_a_line_that_counts_answers_also_where_the_store
     assert child.returncode == 130 and line.startswith("mog: stopped by SIGINT: ") and line.count("\n") == 1
     # A store that cannot be looked through within a second is said to be kept.
     assert said in line or (not answers and "what was finished is kept" in line)
+
+
+@pytest.mark.parametrize("kilobytes", [700, 850])
+def test_a_disk_that_is_full_of_records_is_told_in_one_line(tmp_path, kilobytes):
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
+        pytest.skip("this system makes no mount namespace")
+    for folder in ("docs", "home"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "docs" / "garlic.txt").write_text("Plant garlic cloves deep.", encoding="utf-8")
+    (tmp_path / "mog.yaml").write_text(json.dumps({"corpora": {"c": {"path": "docs"}}, "levels": 2, "home": "home"}))
+    small = f"mount -t tmpfs -o size={kilobytes}k none home || exit 77; "
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", f"{small} {sys.executable} -m mog_assets.cli run"],
+        **{"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(ROOT)}},
+        **{"capture_output": True, "text": True, "timeout": REACH_SECONDS},
+    )
+    if done.returncode == 77:
+        pytest.skip("this system mounts no small disk")
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    assert not re.search(r"sqlalche\.me|OperationalError|Exception while", done.stderr), done.stderr
+    assert re.search(r"^mog: .*(disk is full|I/O error|no room)", done.stderr, re.MULTILINE), done.stderr
