@@ -10,7 +10,7 @@ import re
 from email.errors import MessageError
 from email.message import Message
 from email.utils import parsedate_to_datetime
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from mog_assets.corpus.decoding import decode, known_encoding
 from mog_assets.corpus.html_page import read_html
@@ -22,11 +22,17 @@ _HEAD = (*_PEOPLE, "date", "subject")
 _WORD, _URL = re.compile(r"\w+"), re.compile(r"\w+://\S+")
 # The strings of a page that are shown.
 _SHOWN = "//text()[not(parent::style or parent::script or parent::title)]"
-# Whether it is HTML, and the text.
-_Text = tuple[bool, str]
 # A message may name thousands.
 _LONGEST_FIELD = 1_000
 _MOST_ATTACHMENTS = 100
+
+
+class Written(NamedTuple):
+    """A text of a message, whether it is HTML, and its different words, without addresses."""
+
+    html: bool
+    text: str
+    words: set[str]
 
 
 def read_message(content: bytes, fallback: str, limit: int) -> Parsed:
@@ -46,49 +52,55 @@ def read_message(content: bytes, fallback: str, limit: int) -> Parsed:
     if not any(_field(message, name) for name in (*_PEOPLE, "subject", "date")):
         raise ValueError("expected a message with From, To, Subject or Date, got none of them")
     subject, unread, draft = _field(message, "subject"), list[str](), MarkedText(limit)
-    for html, text in texts(message, unread) or [(False, subject)]:
-        page = read_html(text, fallback) if html else Parsed("", text)
+    pages = [page for page in map(page_of, texts(message, unread)) if page.text.strip()]
+    for page in pages or [Parsed("", subject)]:
         draft.add(page.text, marks=page.marks)
     parsed = draft.parsed(subject, fallback, {"attachments not read": unread[:_MOST_ATTACHMENTS]} if unread else {})
     return parsed._replace(metadata=_metadata(message))
 
 
-def texts(part: Message, unread: list[str]) -> list[_Text]:
+def page_of(written: Written) -> Parsed:
+    """A text with its headings."""
+    return read_html(written.text, "") if written.html else Parsed("", written.text)
+
+
+def texts(part: Message, unread: list[str]) -> list[Written]:
     """The texts below a part in their order, none of them blank; what else is there is named in `unread`."""
     kind, inner = part.get_content_type(), cast(Any, part.get_payload())
-    found: list[_Text] = []
+    found: list[Written] = []
     if kind == "message/rfc822" and isinstance(inner, list):
         forwarded = inner[0]
         if part.get("content-transfer-encoding", "").lower() == "base64":
             # Against the standard, which has no encoding of a whole message.
             encoded = base64.b64decode(forwarded.as_bytes() + b"==")
             forwarded = email.message_from_bytes(encoded, policy=email.policy.default)
-        lines = [f"{name.title()}: {_field(forwarded, name)}" for name in _HEAD if _field(forwarded, name)]
-        found = [(False, "\n".join(lines)), *texts(forwarded, unread)]
-    elif kind == "multipart/alternative" and isinstance(inner, list):
+        lines = [f"{name.title()}: {value}" for name in _HEAD if (value := _field(forwarded, name))]
+        return [*_written(False, "\n".join(lines)), *texts(forwarded, unread)]
+    if isinstance(inner, list) and kind.startswith("multipart/"):
         for option in (texts(one, unread) for one in inner):
-            words, others = _words(found), _words(option)
-            # Where they have little in common, both: what a stub for simple programs says need not be in the page.
-            if len(others - words) > len(others) / 3:
+            words, others = (set[str]().union(*(text.words for text in side)) for side in (found, option))
+            if kind != "multipart/alternative":
+                found += option
+            elif len(others - words) > len(others) / 3:
+                # Where they have little in common, both: what a stub for simple programs says need not be in the page.
                 found = option if len(words - others) < len(words) / 2 else found + option
-    elif isinstance(inner, list) and part.get_content_maintype() == "multipart":
-        found = [text for one in inner for text in texts(one, unread)]
-    elif part.get_content_disposition() != "attachment" and re.fullmatch("text/(plain|html)|multipart/.*", kind):
-        found = [(kind == "text/html", clean(_text(part).replace("\r\n", "\n")).strip("\n"))]
-    else:
-        unread.append(clean(part.get_filename() or kind)[:_LONGEST_FIELD])
-    return [text for text in found if _words([text])]
+        return found
+    if part.get_content_disposition() != "attachment" and re.fullmatch("text/(plain|html)|multipart/.*", kind):
+        return _written(kind == "text/html", clean(_text(part).replace("\r\n", "\n")).strip("\n"))
+    unread.append(clean(part.get_filename() or kind)[:_LONGEST_FIELD])
+    return []
 
 
-def _words(found: list[_Text]) -> set[str]:
-    """The different words of texts, without addresses; a page is not laid out for that, which takes long."""
+def _written(html: bool, text: str) -> list[Written]:
+    """A text unless it is blank; a page is not laid out for that, which takes long."""
     from lxml import etree
 
-    strings: list[str] = []
-    for html, text in found:
-        page = etree.HTML(text.encode(), etree.HTMLParser(encoding="utf-8")) if html and text.strip() else None
-        strings += [text] if not html else [] if page is None else page.xpath(_SHOWN)
-    return set(_WORD.findall(_URL.sub("", " ".join(strings)).lower()))
+    shown = text
+    if html:
+        page = etree.HTML(text.encode(), etree.HTMLParser(encoding="utf-8")) if text.strip() else None
+        shown = "" if page is None else " ".join(page.xpath(_SHOWN))
+    words = set(_WORD.findall(_URL.sub("", shown).lower()))
+    return [Written(html, text, words)] if words else []
 
 
 def _text(part: Message) -> str:

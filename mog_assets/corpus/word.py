@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from mog_assets.corpus.archives import unpack
 from mog_assets.corpus.decoding import decode
 from mog_assets.corpus.html_page import read_html
-from mog_assets.corpus.mail import texts
+from mog_assets.corpus.mail import page_of, texts
 from mog_assets.corpus.marks import MarkedText, Parsed, clean
 from mog_assets.corpus.numbering import BULLET, Numbering, value, whole
 from mog_assets.corpus.office_text import outermost, rows, text_of
@@ -88,12 +88,9 @@ def _inserted(name: str, content: bytes, limit: int, unpacked: int) -> list[Pars
     if content.startswith(b"PK"):
         return [read_docx(unpack(content, ".docx", unpacked), name, limit)] if unpacked else []
     if re.match(rb"(?i)\s*(mime-version|from|content-type):", content):
-        message = email.message_from_bytes(content, policy=email.policy.default)
-        pages = texts(message, [])
-    else:
-        text = clean(decode(content)[0])
-        pages = [(not name.endswith(".txt"), text.replace("\r\n", "\n"))]
-    return [read_html(text, name) if html else Parsed("", text) for html, text in pages]
+        return list(map(page_of, texts(email.message_from_bytes(content, policy=email.policy.default), [])))
+    text = clean(decode(content)[0].replace("\r\n", "\n"))
+    return [Parsed("", text) if name.endswith(".txt") else read_html(text, name)]
 
 
 class _Style(NamedTuple):
