@@ -131,6 +131,8 @@ class CorpusSettings(SettingsModel):
 
     Files of text that are not UTF-8, and have no byte order mark, are read in the `encoding`, if one is named.
 
+    `columns` names the columns of tables, and keys of lines, that are called otherwise than `id`, `title` and `text`.
+
     Assets `upstream`, by their keys, are those of the Dagster project that the graph is merged into that write the
     documents. Elsewhere they have no effect.
     """
@@ -148,6 +150,7 @@ class CorpusSettings(SettingsModel):
     max_unpacked_mb: float = Field(200, gt=0, le=1e6)
     language: str = Field("auto", pattern=r"^(auto|[a-z]{2,3})$")
     encoding: Annotated[str, AfterValidator(_encoding)] | None = None
+    columns: dict[Literal["id", "title", "text"], str] = {}
     upstream: list[AssetName] = []
 
     @model_validator(mode="before")

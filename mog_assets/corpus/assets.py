@@ -82,7 +82,9 @@ def _questions(settings: Settings) -> frozenset[str]:
 
 def _limits(source: CorpusSettings) -> Limits:
     unpacked, memory = int(source.max_unpacked_mb * 1e6), int(source.max_memory_mb * 1e6)
-    return Limits(source.max_seconds, memory, unpacked, source.reader, source.encoding or "")
+    return Limits(
+        source.max_seconds, memory, unpacked, source.reader, source.encoding or "", tuple(source.columns.items())
+    )
 
 
 def build_documents(work: Work) -> None:

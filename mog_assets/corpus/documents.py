@@ -58,13 +58,14 @@ def changing() -> re.Pattern[str]:
 
 
 # Raised when the same bytes give another document.
-READER = "6"
+READER = "7"
 # Changed when the same documents give other files.
 LAYOUT = "2"
 # Documents that are unpacked together: a passage costs those of its document. Fewer would make files larger.
 _UNPACKED = 64
 # Key of the date of a document's file.
 MODIFIED = "modified"
+_NUMBERS = (int, float)
 # A longer id is a text in the wrong field, and every passage of a document repeats its id.
 _LONGEST_ID = 1000
 # What is nested deeper than the interpreter recurses could be read here and nowhere else.
@@ -165,7 +166,9 @@ def document_of(record: Mapping[str, Any], notes: dict[str, Any], language: str 
     Raises:
         ValueError: it cannot be used; the message is the reason.
     """
-    identity, text, title = record.get("id"), record.get("text"), record.get("title", "")
+    identity, text, title = record.get("id"), record.get("text"), record.get("title")
+    title = "" if title is None else str(title) if type(title) in _NUMBERS else title
+    identity = str(identity) if type(identity) in _NUMBERS else identity
     if not (isinstance(identity, str) and identity.strip() and isinstance(text, str) and isinstance(title, str)):
         fields = {"id": identity, "text": text, "title": title}
         wrong = {key: value for key, value in fields.items() if not isinstance(value, str)} or {"id": identity}

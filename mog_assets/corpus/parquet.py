@@ -95,7 +95,12 @@ def main(given: str) -> None:
         with open(0, "rb") as stream, open(1, "wb") as out:
             for batch in pq.ParquetFile(stream).iter_batches(_BATCH_ROWS, use_threads=False):
                 for row in batch.to_pylist():
-                    out.write(json.dumps(record_of_values(row), ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+                    out.write(
+                        json.dumps(record_of_values(row, dict(limits["columns"])), ensure_ascii=False).encode(
+                            "utf-8", "replace"
+                        )
+                        + b"\n"
+                    )
     except MemoryError:
         sys.exit(f"expected to need at most {limits['memory_bytes'] / 1e6:g} MB to be parsed (max_memory_mb)")
     except Exception as error:  # The library raises errors of all kinds for damaged files.

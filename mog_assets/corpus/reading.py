@@ -10,10 +10,11 @@ import time
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, cast
 
 from mog_assets.corpus import parquet
@@ -37,6 +38,9 @@ from mog_assets.corpus.tables import Wrong, read_rows, record_of
 from mog_assets.corpus.worker import Limits, Parser, Unsettled, check_reader
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.printable import printable
+
+# What else the text of a line is called.
+_TEXTS = ("content", "body", "page_content", "contents")
 
 
 @dataclass
@@ -244,7 +248,8 @@ def _read_lines(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterat
             if raw in context.memory.outcomes:
                 yield _Record(number, raw, context.memory.outcomes[raw])
             else:
-                yield _read_line(file, number, raw, parse_line(line, context.limits.encoding), context.spool)
+                record = _with_fields(parse_line(line, context.limits.encoding), dict(context.limits.columns))
+                yield _read_line(file, number, raw, record, context.spool)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         yield _refused(0, b"", "", f"expected a readable JSON Lines file, got: {error}")
 
@@ -260,12 +265,13 @@ def _read_table(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterat
                 raw = _hashed("", "", "", file.name, json.dumps(row[1:]))
                 yield _refused(row.number, raw, "".join(row.fields[:1])[:100], row.reason)
                 continue
-            record = record_of(row, file.place)
-            raw = _hashed("", "", file.name, json.dumps(record, ensure_ascii=True))
+            record = record_of(row, file.place, dict(context.limits.columns))
+            raw = _hashed("", "", file.name, json.dumps([record, row.literal], ensure_ascii=True))
             if raw in context.memory.outcomes:
                 yield _Record(row.number, raw, context.memory.outcomes[raw])
             else:
-                yield _read_line(file, row.number, raw, record, context.spool)
+                notes = {"quotation marks not closed": 1} if row.literal else {}
+                yield _read_line(file, row.number, raw, record, context.spool, notes)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         yield _refused(0, b"", "", f"expected a readable table, got: {error}")
     except ValueError as error:
@@ -317,14 +323,31 @@ def _read_messages(file: FolderFile, stream: BinaryIO, context: _Context) -> Ite
         yield _refused(0, b"", file.place, str(error))
 
 
-def _read_line(file: FolderFile, number: int, raw: bytes, record: dict[str, Any] | str, spool: Spool) -> _Record:
+def _with_fields(record: dict[str, Any] | str, columns: dict[str, str]) -> dict[str, Any] | str:
+    """A line with our names of its keys: those that are given, and others of a text that are usual."""
+    if isinstance(record, str):
+        return record
+    other = next((key for key in _TEXTS if isinstance(record.get(key), str)), None)
+    usual = {"text": other} if other and record.get("text") is None else {}
+    return record | {field: record[key] for field, key in (usual | columns).items() if key in record}
+
+
+def _read_line(
+    file: FolderFile,
+    number: int,
+    raw: bytes,
+    record: dict[str, Any] | str,
+    spool: Spool,
+    notes: Mapping[str, Any] = MappingProxyType({}),
+) -> _Record:
     if isinstance(record, str):
         return _refused(number, raw, "", record)
     try:
-        return _read(number, raw, document_of(record, {"path": file.place}), spool)
+        return _read(number, raw, document_of(record, {"path": file.place, **notes}), spool)
     except ValueError as error:
         identity = record.get("id")
-        return _refused(number, raw, "" if identity is None else str(identity)[:100], str(error))
+        named = "" if "text" in record and "id" in record else "; name other keys under `columns` of the corpus"
+        return _refused(number, raw, "" if identity is None else str(identity)[:100], f"{error}{named}")
 
 
 _READERS = {

@@ -34,13 +34,14 @@ _START_SECONDS = 60
 
 
 class Limits(NamedTuple):
-    """Of a corpus: `max_seconds`, `max_memory_mb`, `max_unpacked_mb`, `reader`, `encoding`."""
+    """Of a corpus: `max_seconds`, `max_memory_mb`, `max_unpacked_mb`, `reader`, `encoding`, `columns`."""
 
     seconds: float = 60
     memory_bytes: int = 2_048_000_000
     unpacked_bytes: int = 200_000_000
     reader: str = "plain"
     encoding: str = ""
+    columns: tuple[tuple[str, str], ...] = ()
 
 
 def python(module: str, given: str) -> list[str]:

@@ -171,8 +171,9 @@ def _read_table(path: Path, given: Mapping[str, str]) -> Joined:
                 if isinstance(row, Wrong):
                     joined.wrong(place, row.reason)
                     continue
-                used = used or _matched(path, list(row.values), given).used
-                joined.add(place, {field: row.values[column] for field, column in used.items()})
+                values = row.values
+                used = used or _matched(path, list(values), given).used
+                joined.add(place, {field: values[column] for field, column in used.items()})
         except ValueError as error:
             if not used:
                 raise

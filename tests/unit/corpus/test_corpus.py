@@ -103,7 +103,7 @@ def test_empty_document_is_passed_over(jsonl):
     assert [(q.id, q.reason) for q in reading.skipped] == [("b", "empty document")]
 
 
-@pytest.mark.parametrize("wrong", [{"text": "no id"}, {"id": 3, "text": "x"}, {"id": "a"}, {"id": " ", "text": "x"}])
+@pytest.mark.parametrize("wrong", [{"text": "no id"}, {"id": True, "text": "x"}, {"id": "a"}, {"id": " ", "text": "x"}])
 def test_record_without_id_or_text_is_passed_over(jsonl, wrong):
     reading = read_corpus(jsonl(document(), wrong))
     assert "expected strings id, title and text" in reading.skipped[0].reason

@@ -556,7 +556,7 @@ def test_rows_of_tables_are_documents(folder):
     assert json.loads(found.documents["1"].metadata) == {"year": "2020", "mog": {"path": "a.csv"}}
     assert found.reasons["a.csv:3"] == "empty document"
     assert "duplicate id: '1' occurs at a.csv:2 and at a.csv:6" in found.reasons["a.csv:6"]
-    assert found.reasons["a.csv:7"].startswith("malformed row: unexpected end of data")
+    assert found.reasons["a.csv:7"] == "empty document; quotation marks not closed: 1"
     assert len(found.reasons) == 3
 
 
@@ -616,15 +616,17 @@ def test_tables_made_to_break_a_parser_are_rows(folder):
         nul_csv="id,text\nn,a\0b\n",
         late_csv=b"id,text\nok,fine\n" + b"l,caf\xe9\n",
         empty_csv="",
-        quote_csv='id,text\nq,"a"b\nr,fine\n',
+        quote_csv='id,text\nq,"a, b" c, d\nr,fine\n',
+        cut_csv='id,text\n8,fine\n9,"One, two,\nand, three',
     )
     found = reading_of(folder, limit=2000)
-    assert set(found.documents) == {"good.txt", "3", "r"}
-    assert "expected different names of columns, got 'a' twice" in found.reasons["twice.csv"]
+    assert set(found.documents) == {"good.txt", "3", "r", "8", "twice.csv:2"}
+    assert found.documents["twice.csv:2"].text == "a: 1\nA: 2\na: 3"
     assert "expected at most 2000 characters per row" in found.reasons["long.csv:2"]
     assert found.reasons["nul.csv:2"].startswith("NUL character")
     assert "expected UTF-8" in found.reasons["late.csv"]
     assert "malformed row" in found.reasons["quote.csv:2"]
+    assert "a quotation mark opens 2 lines above" in found.reasons["cut.csv:3"]
 
 
 def test_large_tables_are_read_in_any_encoding_that_is_certain(folder):
