@@ -128,7 +128,8 @@ def languages(settings: Settings) -> Iterator[Finding]:
     said = ", ".join(f"{name_of(code)} {count:,}" for code, count in counts.most_common(5))
     others = [c for c, count in counts.most_common() if c not in ("", DEFAULT) and count >= _OTHERS * counts.total()]
     # What knows English alone, and what becomes of other questions.
-    english, encoder = {}, settings.encoder
+    english: dict[str, str] = {}
+    encoder = settings.encoder
     if others and encoder.model == EMBEDDED and encoder.endpoint is None:
         english[f"encoder {EMBEDDED}"] = "searched for by their words"
     if others and settings.answering.reader == "neural":

@@ -151,9 +151,10 @@ class StoredStatistics:
 
     def by_language(self) -> dict[str, tuple[list[str], np.ndarray]]:
         """Frequent terms of the documents in each language, the most frequent first, and how often they occur."""
-        stored, counts = json.loads(self._path(LANGUAGES).read_bytes()), {}
+        counts: dict[str, Counter[str]] = {}
+        stored = json.loads(self._path(LANGUAGES).read_bytes())
         for code, of_corpus in (item for corpus in self._corpora for item in stored[corpus].items()):
-            counts[code] = counts.get(code, Counter[str]()) + Counter(of_corpus)
+            counts[code] = counts.get(code, Counter()) + Counter(of_corpus)
         ranked = {code: own.most_common() for code, own in counts.items()}
         return {code: ([term for term, _ in own], np.array([n for _, n in own])) for code, own in ranked.items()}
 
