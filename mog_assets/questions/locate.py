@@ -309,7 +309,8 @@ class _Locator:
                 f"; the most similar text is {name}, {place.start}..{place.end}, with a similarity of "
                 f"{place.score:.2f} where {THRESHOLD} is needed"
             )
-        return f"{expected if nearest else expected + ', which is not there'}: copy it again"
+        absent = expected if nearest else f"{expected}, which is not there"
+        return f"{absent}: copy it again; if a page ends in it, give one part"
 
 
 def _best(places: list[Place]) -> list[Place]:
