@@ -32,6 +32,8 @@ _SPACED = re.compile(r"(?<!\S)(?:[^\W\d_]\s+){4,}[^\W\d_](?!\S)|^\s*(?:[\u3040-\
 _SPREAD = 0.75
 # Characters of a line longer than most of code.
 _LONG = 60
+# The least width of the characters of a font of one width, in heights.
+_WIDE = 0.4
 # Letters that are narrow in all fonts but those of one width, and some that are not.
 _NARROW, _BROAD = re.compile(r"[iljtfrI.,:;'|!()\[\]]"), re.compile(r"[a-eghkm-qsu-zA-HJ-Z]")
 # The gap between two cells of a table, in heights: between words of justified text it is less than one. And before the
@@ -194,6 +196,7 @@ def _lines(page: pdfium.PdfTextPage) -> list[Line]:
     if len(text) != units:
         text = "".join(map(chr, buffer[:units]))
     lines, places, prose = [], _Places(page), set[float]()
+    spaced, placed, mapped = _SPACED.search(text), PLACED.search(text), 2 * len(clean(text)) > len(text)
     for match in _LINE.finditer(text):
         whole = match[0].rstrip()
         line = (_LAST if match.end() == len(text) else _LEFT).sub("", whole)
@@ -205,21 +208,23 @@ def _lines(page: pdfium.PdfTextPage) -> list[Line]:
             # What follows the marker of an item is as high as its further lines, and starts where they do.
             first = words[1 if len(words) > 1 and _MARKER.fullmatch(words[0][0]) else 0][1]
             box = places.box(first, words[-1][2] - 1)
-            closed = _closed(places, line, start) if _SPACED.search(line) else line
+            closed = _closed(places, line, start) if spaced and _SPACED.search(line) else line
             if closed != line:
                 cells = [closed.strip()]
-            elif box and PLACED.search(line):
+            elif box and placed and PLACED.search(line):
                 cells, box = _in_order(places, line, start, box)
             else:
                 cells = _cells(places, line.lstrip(), words, box)
-            # A long line as high as one of prose is prose, too.
-            pitch = -1.0 if box and len(line) > _LONG and box.height in prose else places.pitch(line, start)
-            if box and len(line) > _LONG and pitch < 0:
+            # Letters of one width are wide, and a long line or a row as high as one of prose is prose, too.
+            wide = box and (len(line) < 10 or box.right - box.left > _WIDE * box.height * len(line))
+            known = box and box.height in prose and (len(line) > _LONG or len(cells) > 1)
+            pitch = places.pitch(line, start) if wide and not known else -1.0
+            if box and pitch < 0:
                 prose.add(box.height)
             code = _code(places, words, pitch) if pitch > 0 else ""
             # Numbers of glyphs may be control characters.
-            mapped = places.mapped(words[-1][1]) and 2 * len(clean(line)) > len(line)
-            lines.append(Line(_CELL.join(map(_valid, cells)), hyphen, box, len(cells) > 1, pitch, code, mapped))
+            read = mapped and places.mapped(words[-1][1])
+            lines.append(Line(_CELL.join(map(_valid, cells)), hyphen, box, len(cells) > 1, pitch, code, read))
     return _with_heads(_with_superscripts(lines))
 
 
