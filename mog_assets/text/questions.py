@@ -124,7 +124,7 @@ def analysed(question: str, language: str, vocabulary: Vocabulary) -> Analysed:
 
 def _taken(question: str, language: str, vocabulary: Vocabulary) -> dict[str, str]:
     words = sorted({word for word in words_in(question) if len(word) >= _SHORTEST})
-    taken = {}
+    taken: dict[str, str] = {}
     terms_of_words = terms_of(words, language)
     every = list(dict.fromkeys(term for terms in terms_of_words for term in terms))
     present = {term for term, times in zip(every, vocabulary.times(every), strict=True) if times}
