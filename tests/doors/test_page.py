@@ -396,6 +396,7 @@ def test_what_is_not_certain_is_a_search_and_an_answer_has_its_sentence_and_the_
     asked(probability=0.04)
     expect(page.get_by_label("A follow-up question")).to_be_visible()
     assert "answer" not in page.locator("main").inner_text().lower().replace("more options", "")
+    expect(page.locator("#steps")).to_be_hidden()
     # Code stands in fixed pitch.
     expect(page.locator("#passage-1 .text code").first).to_contain_text("$ git reflog")
     expect(page.locator("#passage-1 .text code").last).to_have_text("`git gc`")

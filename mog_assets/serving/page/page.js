@@ -528,7 +528,6 @@ async function answerTo(body, signal, understood) {
 
 function finish(told, ms) {
   byId("follow").hidden = false;
-  if (told.answer === null) withhold(told);
   shown.answer = told.answer ?? "";
   shown.likeliest = told.likeliest;
   shown.cited = told.cited ?? [];
@@ -538,6 +537,7 @@ function finish(told, ms) {
   if (details.calls) more.push(count(details.calls, "call"));
   if (details.cost) more.push(`cost ${details.cost}`);
   note([more.join(" · ")]);
+  if (told.answer === null) withhold(told);
   linkAnswer();
 }
 
