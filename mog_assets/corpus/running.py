@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from statistics import median
 
 from mog_assets.corpus.pdf_lines import Box, Line
@@ -95,7 +96,7 @@ def _running(pages: list[list[_Row]], margins: list[tuple[float, float]], large:
             inside = abs(row[0][1].base - edge) < margin
             for line, box in row if inside or not at else ():
                 # What counts the pages may follow the text, wherever that ends.
-                for form in list(_forms(line.text, number))[0 if inside else 1 :]:
+                for form in _forms(line.text, number)[0 if inside else 1 :]:
                     places[form][number] = line, box
     # How near the edge the text of a page comes, which stands on no other.
     alone = [math.inf] * len(pages)
@@ -143,11 +144,14 @@ def _taken(rows: list[_Row], number: int, running: set[str]) -> dict[int, str]:
     return taken
 
 
-def _forms(text: str, number: int) -> Iterator[str]:
+@lru_cache(maxsize=1 << 14)
+def _forms(text: str, number: int) -> tuple[str, ...]:
     """A text, and what it is if one of its numbers counts the pages."""
-    yield text
+    forms = [text]
     for match in _NUMBER.finditer(text):
         start, end = match.span("number")
         if match["before"] is not None or match["after"] is not None:
             counted = text[start:end].isdecimal() and end - start < 9
-            yield f"{text[:start]}{_COUNT}{int(text[start:end]) - number if counted else ''}{_COUNT}{text[end:]}"
+            more = int(text[start:end]) - number if counted else ""
+            forms.append(f"{text[:start]}{_COUNT}{more}{_COUNT}{text[end:]}")
+    return tuple(forms)
