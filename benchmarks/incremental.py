@@ -1,7 +1,7 @@
 """What a change costs: no document, one, and 1 % of them, each against a build from nothing.
 
 Seconds are those of whole processes, CPU seconds with all that they start: on a machine that does other work, compare
-these, on one core. After each edit the statistics are renewed, as every night.
+these, on one core.
 
 OMP_NUM_THREADS=1 python benchmarks/incremental.py --config mog.yaml
 
@@ -180,9 +180,7 @@ def main(path: str, reuse_vectors: bool, built: bool, without_questions: bool, s
         whole = None if built else full
         table = [] if built else [row("from nothing", 0, full, whole, steps)]
         used = 0
-        renew = ["--force=statistics"]
         for change, share in (("none", 0.0), ("1 document", 1 / len(places)), ("1 %", 0.01)):
-            # As much of the documents as may change before the statistics are counted anew.
             count = max(int(share * len(places)), round(share * len(places)) if share * len(places) < 2 else 0)
             edited = places[used : used + count]
             used += count
@@ -191,10 +189,6 @@ def main(path: str, reuse_vectors: bool, built: bool, without_questions: bool, s
             seconds, steps = run(settings)
             table.append(row(change, count, seconds, whole, steps))
             print(f"{change}\n\n{markdown.table(stages(steps))}\n\n{markdown.table(table)}\n", flush=True)
-            if count:
-                # So that the next edit does not come on top of this one.
-                seconds, steps = run(settings, *renew)
-                table.append(row(f"statistics renewed after {change}", 0, seconds, whole, steps))
     print(f"{len(places)} documents in {len(corpora)} corpora\n")
     print(markdown.table(table))
 

@@ -340,14 +340,8 @@ class GenerationSettings(SettingsModel):
 
 
 class DriftSettings(SettingsModel):
-    """How much may change before what was counted or trained on it is renewed.
+    """How much may change before models are trained again: a share `training` of their questions' candidates."""
 
-    Term statistics stay until more than a share `documents` of the documents changed since they were counted; trained
-    models until more than a share `training` of the candidates of their training questions did. 0 renews at every
-    change. The nightly run renews the statistics.
-    """
-
-    documents: float = Field(0.01, ge=0, le=1)
     training: float = Field(0.05, ge=0, le=1)
 
 

@@ -1,4 +1,4 @@
-"""The asset `candidates`: questions with the pieces they may need; only touched rows are made anew."""
+"""The asset `candidates`: questions with the pieces they may need."""
 
 from __future__ import annotations
 
@@ -12,43 +12,34 @@ from mog_assets.arrays import save_array
 from mog_assets.config import QuestionSetSettings, Settings
 from mog_assets.questions.sets import MEASURED, TRAINING, Question, asked_of, load_questions
 from mog_assets.ranking.models import Inputs
-from mog_assets.ranking.parts import Fresh, Part, arranged, joined, joined_sketch, sketch
+from mog_assets.ranking.parts import Part, arranged, joined, joined_sketch, sketch
 from mog_assets.ranking.rankings import Rankings, documents_of, expert_names, finest, fused
 from mog_assets.ranking.relevance import Relevance
 from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.ranking.sources import EXHAUSTIVE, source_name
+from mog_assets.ranking.sources import source_name
 from mog_assets.ranking.training import Examples, drawn, part_of
 from mog_assets.ranking.weak_labels import measured, taught
 from mog_assets.recipe import Work
 from mog_assets.resources.errors import TooFewQuestions
 from mog_assets.resources.store import Artefact, digest
-from mog_assets.retrieval.changes import Change, DocumentStates, about
+from mog_assets.retrieval.changes import DocumentStates
 from mog_assets.retrieval.methods import needs, parse
 from mog_assets.retrieval.statistics_assets import hashes_of
 from mog_assets.text.terms import ANALYSIS
 
 # Training questions of a question set are stored in so many files, those about a document in one.
 PARTS = 16
-# Files: questions with their candidates, the documents they were made for, and a sample of hashes.
-PART, STATE, SKETCH = "part_", "documents_", "sketch_"
+# Files: questions with their candidates, and a sample of hashes.
+PART, SKETCH = "part_", "sketch_"
 
 # What is counted, and its column in the table of question sets.
 COUNTS = {"questions": "training", "test questions": "test"}
 
 
 def build_candidates(work: Work) -> None:
-    """Find the candidates of training and test questions, with their scores by every expert and their evidence.
-
-    Those of a question are kept unless a document changed that one of them is of, that the question's evidence is in,
-    or that has a text that is now among the best of an expert. Those of an index are not kept: a document that goes
-    lets another one in, whose texts nothing was compared with.
-    """
+    """Find the candidates of training and test questions, with their scores by every expert and their evidence."""
     settings, stored, rows = work.settings, work.input("questions"), []
-    basis = _basis(work)
-    work.info["basis"] = basis
-    previous = work.comparable
-    if previous is not None and previous.manifest.info.get("basis") != basis:
-        previous = None
+    work.info["basis"] = _basis(work)
     hashes = {corpus: hashes_of(work, corpus) for corpus in settings.corpora}
     work.recomputed["questions"] = 0
     for name, question_set in settings.question_sets.items():
@@ -59,8 +50,7 @@ def build_candidates(work: Work) -> None:
             continue
         retrieval = Retrieval.open(work.tools, work.input, question_set.corpora, keep=True)
         now, source = documents_of(retrieval, hashes), source_name(retrieval.corpora)
-        kept = previous if source == EXHAUSTIVE else None
-        _candidates_of(work, name, [*training, *test], retrieval, now, kept, source)
+        _candidates_of(work, name, [*training, *test], retrieval, now, source)
         levels = Counter(q.level for q in training)
         by_level: dict[str, Any] = {level: levels[level] for level in TRAINING}
         of = sum(q.split in question_set.train for q in questions)
@@ -87,88 +77,32 @@ def _basis(work: Work) -> str:
 
 
 def _candidates_of(
-    work: Work,
-    name: str,
-    questions: Sequence[Question],
-    retrieval: Retrieval,
-    now: DocumentStates,
-    previous: Artefact | None,
-    source: str,
+    work: Work, name: str, questions: Sequence[Question], retrieval: Retrieval, now: DocumentStates, source: str
 ) -> None:
-    """Write the parts of a question set, and the state they were made for."""
-    state, corpora = f"{STATE}{name}.safetensors", retrieval.corpora
-    training = work.settings.question_sets[name].train
-    if previous is not None and not previous.names(state):
-        previous = None
-    change = None if previous is None else Change(DocumentStates.read(previous.path(state)), now)
-    fresh = None if change is None else Fresh(corpora, change.fresh)
+    """Write the parts of a question set, and a sample of what they hold."""
+    corpora, training = retrieval.corpora, work.settings.question_sets[name].train
     made_of = [work.info["basis"], work.recipe.settings(work.tools), digest(now.hashes.tobytes().hex()), source]
-    path, exists = work.file(state, made_of)
-    if not exists:
-        with work.writing(path) as temporary:
-            now.write(temporary)
     sketches = []
     with work.progress(len(questions), "questions") as advance:
         for number in range(PARTS):
             members = [q for q in questions if part_of(q.document, PARTS) == number]
-            file = f"{PART}{name}-{number:02}.safetensors.zst"
             if not members:
                 continue
+            file = f"{PART}{name}-{number:02}.safetensors.zst"
             path, exists = work.file(file, [repr(q) for q in members], list(corpora.names), *made_of)
             if exists:
                 part = Part.read(path.read_bytes())
             else:
-                kept = None
-                if previous and change and fresh and previous.names(file):
-                    kept = _kept_rows(Part.read(previous.path(file).read_bytes()), members, retrieval, change, fresh)
-                part, made = _renewed(members, kept, retrieval, training)
+                part = _part(retrieval.again([q.question for q in members]), members, training)
                 with work.writing(path) as temporary:
                     temporary.write_bytes(part.encoded())
-                work.recomputed["questions"] += made
+                work.recomputed["questions"] += len(members)
             sketches.append(sketch(part.training, now))
             advance(len(members))
     path, exists = work.file(f"{SKETCH}{name}.npy", [repr(q) for q in questions], *made_of)
     if not exists:
         with work.writing(path) as temporary:
             save_array(temporary, joined_sketch(sketches))
-
-
-def _kept_rows(
-    previous: Part, questions: Sequence[Question], retrieval: Retrieval, change: Change, fresh: Fresh
-) -> Part | None:
-    """The questions of a part that are still there and that no change touches, with today's numbers of pieces."""
-    corpora, candidates = retrieval.corpora, previous.candidates
-    current = {asked_of(q): q for q in questions}
-    pieces = change.chunks(candidates.piece, 1)
-    kept = np.array([digest in current for digest in previous.digests], bool)
-    kept[candidates.question[pieces < 0]] = False
-    edited = frozenset(change.fresh.tolist())
-    for row in np.flatnonzero(kept).tolist():
-        question = current[previous.digests[row]]
-        named = [*((e.corpus, e.doc) for e in question.evidence), *((r.corpus, r.doc) for r in question.relevant)]
-        kept[row] = not about(named, corpora, edited)
-    rows = np.flatnonzero(kept)
-    if len(rows):
-        terms = retrieval.again([current[previous.digests[row]].question for row in rows.tolist()]).terms
-        # Another language, or another word that one is taken for, is another question.
-        same = np.array([" ".join(now) == previous.terms[row] for now, row in zip(terms, rows.tolist(), strict=True)])
-        rows, terms = rows[same], [now for now, kept_as in zip(terms, same, strict=True) if kept_as]
-        statistics = corpora.statistics().of("level_1")
-        rows = rows[~fresh.touched(terms, statistics, previous.vectors[rows], candidates.floors[rows])]
-    return previous.renumbered(pieces).of(rows) if len(rows) else None
-
-
-def _renewed(
-    questions: Sequence[Question], kept: Part | None, retrieval: Retrieval, training: Sequence[str]
-) -> tuple[Part, int]:
-    """A part of these questions in their order, and how many of them were asked now."""
-    digests = set(kept.digests) if kept else set()
-    missing = [q for q in questions if asked_of(q) not in digests]
-    parts = [
-        *([kept] if kept else []),
-        *([_part(retrieval.again([q.question for q in missing]), missing, training)] if missing else []),
-    ]
-    return _in_order(joined(parts), questions), len(missing)
 
 
 def _in_order(part: Part, questions: Sequence[Question]) -> Part:
@@ -188,7 +122,7 @@ def _part(retrieval: Retrieval, questions: Sequence[Question], training: Sequenc
     usable = [bool(places) and q.split in training for q, places in zip(questions, guessed, strict=True)]
     vectors = inputs.vectors.astype(np.float32)
     arrays = {"vectors": vectors, "words": inputs.words, "usable": np.array(usable, np.int64)}
-    return Part.of_questions(questions, gold, supposed, retrieval.terms, **arrays)
+    return Part.of_questions(questions, gold, supposed, **arrays)
 
 
 def stored_candidates(stored: Artefact, name: str, questions: Sequence[Question], settings: Settings) -> Inputs:

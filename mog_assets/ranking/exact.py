@@ -49,7 +49,7 @@ def rare_words(terms: Sequence[str], statistics: Statistics) -> dict[str, int]:
 
     Args:
         terms: Of the question.
-        statistics: Those that weigh the words of level 1: they are held while few documents change.
+        statistics: Those that weigh the words of level 1.
     """
     words = [term for term in dict.fromkeys(terms) if is_word(term)]
     times = statistics.frequencies_of(words).astype(int).tolist()

@@ -1,29 +1,25 @@
-"""Training questions with their candidates and evidence, as files of which only the touched rows are made anew."""
+"""Training and test questions with their candidates and evidence, as files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from mog_assets.arrays import mixed
-from mog_assets.lazy import cached_property
 from mog_assets.questions.sets import LEVELS, Question, asked_of
 from mog_assets.ranking.candidates import COLUMNS, OF_QUESTIONS, Candidates
-from mog_assets.ranking.exact import SHORT, rare_words
 from mog_assets.ranking.relevance import Relevance
-from mog_assets.retrieval.bm25 import Bm25Index, Statistics
-from mog_assets.retrieval.changes import DocumentStates, chunks_of, multiplied, reached, scored
-from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.changes import DocumentStates
 from mog_assets.tensors import decode, encode
 
 # Arrays of candidates, of their evidence, and of questions; and texts of questions.
 _CANDIDATES = (*COLUMNS, *OF_QUESTIONS)
 _EVIDENCE = ("characters", "row", "start", "end")
-_NUMBERS, _TEXTS = ("vectors", "words", "levels", "made", "usable"), ("digests", "terms", "ids", "documents")
+_NUMBERS, _TEXTS = ("vectors", "words", "levels", "made", "usable"), ("digests", "ids", "documents")
 # Candidates whose hashes are compared to say how many changed.
 _SKETCH = 1 << 15
 
@@ -37,7 +33,6 @@ class Part:
         vectors, words, levels, made: Of the questions, see `training.Examples`.
         usable: Whether a ranking learns from a question: its split trains, and its evidence is known or guessed.
         digests: A digest of all that is known of each question.
-        terms: Of each question, separated by blanks.
         ids, documents: Of the questions.
     """
 
@@ -49,7 +44,6 @@ class Part:
     made: np.ndarray
     usable: np.ndarray
     digests: Sequence[str]
-    terms: Sequence[str]
     ids: Sequence[str]
     documents: Sequence[str]
 
@@ -64,17 +58,15 @@ class Part:
         questions: Sequence[Question],
         gold: Relevance,
         taught: Relevance,
-        terms: Sequence[Sequence[str]],
         **arrays: np.ndarray,
     ) -> Part:
-        """A part of these questions; `terms` and `arrays` are those that do not follow from them."""
+        """A part of these questions; `arrays` are those that do not follow from them."""
         return cls(
             gold,
             taught,
             levels=np.array([LEVELS.index(q.level) for q in questions], np.int64),
             made=np.array([q.origin != "given" for q in questions], np.int64),
             digests=[asked_of(q) for q in questions],
-            terms=[" ".join(of_question) for of_question in terms],
             ids=[q.id for q in questions],
             documents=[q.document for q in questions],
             **arrays,
@@ -116,14 +108,6 @@ class Part:
     def of(self, questions: np.ndarray) -> Part:
         """Some questions, by position, ascending."""
         return Part(self.gold.of(questions), self.taught.of(questions), **_of_rows(self, questions))
-
-    def renumbered(self, pieces: np.ndarray) -> Part:
-        """With other numbers of the candidates' pieces; the order of documents is the same."""
-        candidates = replace(self.candidates, piece=pieces)
-        moved: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        for what in ("gold", "taught"):
-            moved[what] = Relevance(candidates, *(getattr(moved[what], name) for name in _EVIDENCE))
-        return Part(**moved)
 
 
 def _of_rows(part: Part, questions: np.ndarray) -> dict[str, Any]:
@@ -167,56 +151,6 @@ def arranged(part: Part, order: np.ndarray) -> Part:
             Relevance(candidates, gold.characters[order], at[gold.row][lines], gold.start[lines], gold.end[lines])
         )
     return Part(golds[0], golds[1], **_of_rows(part, order))
-
-
-@dataclass(frozen=True)
-class Fresh:
-    """The texts of some documents, to find the questions whose candidates they may be among.
-
-    Attributes:
-        corpora: All corpora that are searched together.
-        documents: Positions of the documents, ascending.
-    """
-
-    corpora: Corpora
-    documents: np.ndarray
-
-    @cached_property
-    def _texts(self) -> list[tuple[Bm25Index, np.ndarray]]:
-        """By level, an index and the vectors of the chunks of these documents."""
-        texts = []
-        for level in self.corpora.settings.level_range:
-            chunks = chunks_of(self.corpora, self.documents, level)
-            vectors = self.corpora.vectors(level).rows(chunks).astype(np.float32)
-            texts.append((self.corpora.bm25_of(level, chunks), vectors))
-        return texts
-
-    def touched(
-        self, terms: Sequence[Sequence[str]], statistics: Statistics, vectors: np.ndarray, floors: np.ndarray
-    ) -> np.ndarray:
-        """Questions with one of the texts among the best of an expert, or nearly, or with a rare word in one.
-
-        Args:
-            terms: Of the questions.
-            statistics: Those that say which words are rare, see `exact.rare_words`.
-            vectors: Of the questions, shape (questions, size).
-            floors: See `Candidates`; experts in the order of `expert_names`.
-
-        Returns:
-            bool array of shape (questions,).
-        """
-        touched = np.zeros(len(terms), bool)
-        if len(self.documents):
-            finest = self._texts[0][0]
-            touched |= [any(len(finest.chunks_of(word)) for word in rare_words(words, statistics)) for words in terms]
-            # A definition stands first however many mentions are better by words.
-            touched |= [0 < len(words) <= SHORT and all(len(finest.chunks_of(w)) for w in words) for words in terms]
-        for column, (index, table) in enumerate(self._texts if len(self.documents) else []):
-            for rows, scores in scored(index, terms):
-                touched[rows] |= reached(scores, floors[rows, column])
-            for rows, products in multiplied(vectors, table):
-                touched[rows] |= reached(products, floors[rows, len(self._texts) + column])
-        return touched
 
 
 def sketch(part: Part, documents: DocumentStates) -> np.ndarray:

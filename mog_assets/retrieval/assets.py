@@ -253,13 +253,12 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key="statistics",
             build=build_statistics,
-            description="Document frequencies and lengths that weigh terms, held while few documents change.",
+            description="Document frequencies and lengths that weigh terms.",
             group=GROUP,
             deps=("documents", "chunks/level_1", "tokens", *counted),
             partitioned=False,
             settings=statistics_settings,
             version="3",
-            repeatable=True,
             kinds=("arrow",),
         )
     )

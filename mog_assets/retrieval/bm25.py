@@ -49,18 +49,6 @@ class TermCounts:
         """int64 array of shape (terms,): in how many chunks a term occurs."""
         return np.diff(self.indptr)
 
-    def of(self, chunks: np.ndarray) -> TermCounts:
-        """The counts of some chunks, ascending; they are numbered from 0."""
-        number = np.full(len(self.lengths), -1, np.int64)
-        number[chunks] = np.arange(len(chunks))
-        rows = number[self.indices]
-        kept = rows >= 0
-        ends = np.concatenate([[0], np.cumsum(kept)])
-        used = np.flatnonzero(np.diff(ends[self.indptr]))
-        indptr = np.concatenate([[0], np.cumsum(np.diff(ends[self.indptr])[used])])
-        terms = [self.terms[i] for i in used.tolist()]
-        return TermCounts(terms, indptr, rows[kept], self.counts[kept], self.lengths[chunks])
-
 
 @dataclass(frozen=True)
 class Statistics:

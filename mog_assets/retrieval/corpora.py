@@ -140,17 +140,6 @@ class Corpora:
     def _indexes(self, level: int) -> list[Bm25Index]:
         return self.weighted(self.counts(level), f"level_{level}", owners=self.shard_owners)
 
-    def bm25_of(self, level: int, chunks: np.ndarray) -> Bm25Index:
-        """An index of some chunks of a level, over all corpora, ascending; they are numbered from 0."""
-        parts, indexes, first = self.counts(level), [], 0
-        for index, part in zip(self.weighing(f"level_{level}", self.shard_owners), parts, strict=True):
-            last = first + len(part.lengths)
-            own = chunks[(chunks >= first) & (chunks < last)] - first
-            if len(own):
-                indexes.append(Bm25Index(part.of(own), index, self.settings.bm25.k1, self.settings.bm25.b))
-            first = last
-        return joined(indexes)
-
     def joined_bm25(self, level: int) -> Words:
         """One BM25 index of a level over all corpora."""
         if self._weighs_late(level):

@@ -1,10 +1,4 @@
-"""Statistics that weigh terms, held while few documents change.
-
-An edit moves the number of texts, their mean length and the document frequencies of its words, and with them every
-score of every question. So the statistics are an artefact of their own. They are renewed when more than a share of the
-documents changed since they were counted; until then a score depends on the question and the text alone, and an edit
-touches only the questions that find the edited text.
-"""
+"""Statistics that weigh terms: in how many texts each occurs, of all corpora that are searched together."""
 
 from __future__ import annotations
 
@@ -14,20 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from safetensors.numpy import load_file, save
 
 from mog_assets.chunking.chunks import Layout
 from mog_assets.retrieval.bm25 import Statistics
 from mog_assets.retrieval.term_tables import TermTable, Together, write_table
 
-# Files of the artefact.
-TOTALS, DOCUMENTS, LANGUAGES = "totals.json", "documents.safetensors", "languages.json"
-KNOWN = 1
-"""A term that is not held occurs in so many texts: in at least the one whose term is weighted."""
-
+# Numbers of texts and tokens, by corpus and kind of text; and frequent words, by corpus and language.
+TOTALS, LANGUAGES = "totals.json", "languages.json"
 Counted = tuple[Sequence[str], np.ndarray, int, int]
 """Of the texts of one kind: terms; in how many texts each occurs, shape (terms,); number of texts; their tokens."""
 
@@ -54,41 +43,6 @@ def document_hashes(layout: Layout, digests: Sequence[str]) -> np.ndarray:
         facts = f"{layout.corpus}\0{name}\0{digest}\0".encode() + cuts[first:last].tobytes()
         hashes[row] = int.from_bytes(hashlib.blake2b(facts, digest_size=8).digest(), "little")
     return hashes
-
-
-def write_documents(hashes: Mapping[str, np.ndarray], path: Path) -> None:
-    """Write `document_hashes` by corpus."""
-    path.write_bytes(save({name: np.ascontiguousarray(of_corpus).view(np.int64) for name, of_corpus in hashes.items()}))
-
-
-def read_documents(path: Path) -> dict[str, np.ndarray]:
-    """What `write_documents` wrote."""
-    return {corpus: of_corpus.view(np.uint64) for corpus, of_corpus in load_file(path).items()}
-
-
-def changed(before: np.ndarray, now: np.ndarray) -> int:
-    """Documents that were added, edited or removed, given their hashes; an edit counts once."""
-    return max(len(np.setdiff1d(now, before)), len(np.setdiff1d(before, now)))
-
-
-def drifted(
-    before: Mapping[str, np.ndarray], now: Mapping[str, np.ndarray], scopes: Sequence[Sequence[str]], share: float
-) -> str | None:
-    """Why statistics must be renewed, in a few words; None if they may stay.
-
-    Args:
-        before: Hashes of documents when they were counted, by corpus.
-        now: Hashes now.
-        scopes: Corpora that are weighed together.
-        share: Largest share of the documents of a scope that may have changed.
-    """
-    if set(before) != set(now):
-        return "other corpora"
-    for scope in scopes:
-        edited, total = sum(changed(before[c], now[c]) for c in scope), sum(len(now[c]) for c in scope)
-        if edited > share * total:
-            return f"{edited:,} of {total:,} documents of {', '.join(scope)} changed, more than {share:.2%}"
-    return None
 
 
 def summed(parts: Iterable[tuple[Sequence[str], np.ndarray, np.ndarray]]) -> Counted:
@@ -167,52 +121,3 @@ class StoredStatistics:
 def idf(texts: int, frequencies: np.ndarray) -> np.ndarray:
     """Inverse document frequencies, Lucene's form: float64 array of the shape of `frequencies`."""
     return np.log1p((texts - frequencies + 0.5) / (frequencies + 0.5))
-
-
-def deviations(before: StoredStatistics, now: StoredStatistics, b: float) -> list[dict[str, Any]]:
-    """How far the weights of terms were off when statistics were renewed, in percent.
-
-    Args:
-        before: The statistics that were in use.
-        now: Those that replace them.
-        b: Length normalisation.
-
-    Returns:
-        A row per kind of text: `kind`, number of `terms`, and the deviation that half of the occurrences of terms, 99 %
-        of them, and all of them do not exceed; see `bound`.
-    """
-    rows = []
-    for kind in now.kinds:
-        in_use, current = before.of(kind), now.of(kind)
-        terms = [term for term, times in current.frequencies.items() if times]
-        low, high = bound(in_use, current, terms, b)
-        off, times = np.maximum(1 - low, high - 1), current.frequencies_of(terms)
-        order = np.argsort(off)
-        share = np.cumsum(times[order]) / max(times.sum(), 1)
-        row: dict[str, Any] = {"kind": kind, "terms": len(terms)}
-        for name, least in (("half of occurrences, %", 0.5), ("99 % of occurrences, %", 0.99), ("all, %", 1.0)):
-            at = min(int(np.searchsorted(share, least - 1e-12)), len(terms) - 1)
-            row[name] = round(100 * float(off[order[at]]), 3) if terms else 0.0
-        rows.append(row)
-    return rows
-
-
-def bound(in_use: Statistics, now: Statistics, terms: Sequence[str], b: float) -> tuple[np.ndarray, np.ndarray]:
-    """Within which factors the BM25 weight of each term lies, whatever the text: weight held / weight now.
-
-    A weight is idf · tf / (tf + k1 · (1 − b + b · length / mean)). With r the ratio of the mean lengths, the second
-    part changes by a factor between 1 and, at most, max(1, r) or min(1, r); so a score, a sum of weights, is
-    off by no more than the widest of its terms' factors.
-
-    Args:
-        in_use: The statistics in use.
-        now: Those of the texts as they are.
-        terms: Terms of texts.
-        b: Length normalisation.
-
-    Returns:
-        Least and greatest factor of every term, float64 of shape (terms,) each.
-    """
-    ratio = idf(in_use.chunks, in_use.frequencies_of(terms)) / idf(now.chunks, now.frequencies_of(terms))
-    lengths = 1.0 if b == 0 else in_use.mean_length / max(now.mean_length, 1e-9)
-    return ratio * min(1.0, lengths), ratio * max(1.0, lengths)

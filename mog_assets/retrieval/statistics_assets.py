@@ -1,4 +1,4 @@
-"""The asset of term statistics, which are held while few documents change."""
+"""The asset of term statistics."""
 
 from __future__ import annotations
 
@@ -16,19 +16,12 @@ from mog_assets.recipe import Work
 from mog_assets.resources.store import Artefact
 from mog_assets.retrieval.shards import frequencies_and_lengths, open_titles
 from mog_assets.retrieval.statistics import (
-    DOCUMENTS,
     LANGUAGES,
     TOTALS,
     Counted,
-    StoredStatistics,
-    changed,
-    deviations,
     document_hashes,
-    drifted,
     file_of,
-    read_documents,
     summed,
-    write_documents,
     write_terms,
 )
 from mog_assets.retrieval.term_tables import TermTable
@@ -56,65 +49,40 @@ def build_statistics(work: Work) -> None:
         by_kind["title"] = summed((part.terms, part.frequencies, part.lengths) for part in open_titles(tokens))
         return by_kind
 
-    hold_statistics(work, count)
+    write_statistics(work, count)
 
 
-def hold_statistics(work: Work, count: Callable[[str], dict[str, Counted]]) -> None:
-    """Write the statistics of all corpora, or keep those that are held.
+def write_statistics(work: Work, count: Callable[[str], dict[str, Counted]]) -> None:
+    """Write the statistics of all corpora; only those of changed corpora are counted.
 
     Args:
         work: Of an asset of all corpora.
         count: Counts the texts of a corpus, by kind.
     """
-    corpora, share = list(work.settings.corpora), work.settings.drift.documents
-    now = {corpus: hashes_of(work, corpus) for corpus in corpora}
-    scopes = [[corpus] for corpus in corpora]
-    if work.settings.bm25.statistics == "question_set":
-        scopes = [corpora, *(question_set.corpora for question_set in work.settings.question_sets.values())]
-    previous = work.comparable
-    stored = None if previous is None else read_documents(previous.path(DOCUMENTS))
-    reason = "there were none to keep" if stored is None else drifted(stored, now, scopes, share)
-    total = sum(len(hashes) for hashes in now.values())
-    edited = 0 if stored is None else sum(changed(stored.get(c, hashes[:0]), hashes) for c, hashes in now.items())
-    if previous is not None and reason is None:
-        work.keep(previous)
-        work.counts |= previous.manifest.counts
-        work.info["renewed"] = None
-        reason = f"kept: {edited:,} of {total:,} documents changed since they were counted, at most {share:.2%} may"
-    else:
-        work.info["renewed"] = reason
-        totals, terms = {}, 0
-        versions = [work.input(key, corpus).manifest.version for key in work.recipe.deps for corpus in corpora]
-        made_of = [work.recipe.settings(work.tools), versions]
-        with work.progress(len(corpora), "corpora counted") as advance:
-            for corpus in corpora:
-                path, _ = work.file(file_of(corpus), made_of)
-                with work.writing(path) as temporary:
-                    totals[corpus] = write_terms(count(corpus), temporary)
-                terms += len(TermTable(path))
-                advance(1)
-        path, _ = work.file(TOTALS, made_of)
-        with work.writing(path) as temporary:
-            temporary.write_text(json.dumps(totals, sort_keys=True), encoding="utf-8")
-        words = {corpus: frequent_terms(work.input("documents", corpus)) for corpus in corpora}
-        path, _ = work.file(LANGUAGES, made_of)
-        with work.writing(path) as temporary:
-            temporary.write_text(json.dumps(words), encoding="utf-8")
-        path, _ = work.file(DOCUMENTS, made_of)
-        with work.writing(path) as temporary:
-            write_documents(now, temporary)
-        work.counts |= {"documents": total, "terms": terms}
-        work.recomputed["corpora counted"] = len(corpora)
-        if previous is not None and stored is not None and set(stored) == set(now):
-            off = deviations(
-                StoredStatistics(previous.path, corpora),
-                StoredStatistics(work.draft.path, corpora),
-                work.settings.bm25.b,
+    corpora, terms, totals, words = list(work.settings.corpora), 0, {}, {}
+    work.recomputed["corpora counted"] = 0
+    with work.progress(len(corpora), "corpora counted") as advance:
+        for corpus in corpora:
+            versions = [work.input(key, corpus).manifest.version for key in work.recipe.deps]
+            made_of = [work.recipe.settings(work.tools), versions]
+            (path, exists), (facts, known) = (
+                work.file(name, made_of) for name in (file_of(corpus), f"facts_{corpus}.json")
             )
-            work.show_table("how far weights of terms were off before", off)
-        reason = f"counted anew: {reason}"
-    work.counts["documents changed since"] = 0 if work.info["renewed"] else edited
-    work.shown["which statistics"] = reason
+            if not (exists and known):
+                with work.writing(path) as temporary:
+                    counted = write_terms(count(corpus), temporary)
+                with work.writing(facts) as temporary:
+                    found = [counted, frequent_terms(work.input("documents", corpus))]
+                    temporary.write_text(json.dumps(found), encoding="utf-8")
+                work.recomputed["corpora counted"] += 1
+            totals[corpus], words[corpus] = json.loads(facts.read_bytes())
+            terms += len(TermTable(path))
+            advance(1)
+    for name, of_corpora in ((TOTALS, totals), (LANGUAGES, words)):
+        path, _ = work.file(name, of_corpora)
+        with work.writing(path) as temporary:
+            temporary.write_text(json.dumps(of_corpora), encoding="utf-8")
+    work.counts["terms"] = terms
 
 
 def frequent_terms(documents: Artefact) -> dict[str, dict[str, int]]:
@@ -147,8 +115,5 @@ def hashes_of(work: Work, corpus: str) -> np.ndarray:
 
 
 def statistics_settings(tools: Tools) -> Any:
-    """What decides which statistics are held, beside the documents."""
-    settings = tools.settings
-    sets = [question_set.corpora for question_set in settings.question_sets.values()]
-    drift, bm25 = settings.drift.documents, settings.bm25
-    return [drift, bm25.statistics, bm25.b, list(settings.corpora), sets, ANALYSIS, list(settings.level_range)]
+    """What decides the statistics, beside the documents."""
+    return [ANALYSIS, list(tools.settings.level_range)]

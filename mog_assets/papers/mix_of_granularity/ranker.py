@@ -37,7 +37,7 @@ ROUTERS = {"mog-paper": "router_paper", "mogg-paper": "hop_router_paper"}
 
 
 def graph_of_question_sets(settings: Settings) -> list[str]:
-    """The keys of what the graph needs for all corpora: the graph of a question set, or else held statistics."""
+    """The keys of what the graph needs for all corpora: the graph of a question set, or else statistics."""
     return ["question_set_graph" if settings.graph.across == "question_set" else "hop_statistics"]
 
 

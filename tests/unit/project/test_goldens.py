@@ -1,4 +1,4 @@
-"""The graph of the samples and what a run builds are as they were: `benchmarks/goldens.py small --write` takes new ones."""
+"""The samples' graph and plan are as they were: `benchmarks/goldens.py small --write` takes new ones."""
 
 import runpy
 

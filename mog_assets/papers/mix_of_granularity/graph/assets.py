@@ -23,7 +23,7 @@ from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.bm25 import load_terms, save_terms
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.statistics import Counted
-from mog_assets.retrieval.statistics_assets import hold_statistics, statistics_settings
+from mog_assets.retrieval.statistics_assets import statistics_settings, write_statistics
 from mog_assets.retrieval.tokens import assemble, languages_of
 from mog_assets.text.terms import ANALYSIS
 from mog_assets.tools import Tools
@@ -220,7 +220,7 @@ def build_hop_statistics(work: Work) -> None:
             for _, counts in around.frequencies(hop + 1)
         }
 
-    hold_statistics(work, count)
+    write_statistics(work, count)
 
 
 def _options(tools: Tools) -> Any:
@@ -251,13 +251,12 @@ def recipes(settings: Settings) -> list[Recipe]:
             Recipe(
                 key="hop_statistics",
                 build=build_hop_statistics,
-                description="Document frequencies and lengths of neighbourhoods, held while few documents change.",
+                description="Document frequencies and lengths of neighbourhoods.",
                 group=GROUP,
                 deps=("documents", "chunks/level_1", "sentence_graph"),
                 partitioned=False,
                 settings=lambda tools: [statistics_settings(tools), _options(tools)],
-                version="2",
-                repeatable=True,
+                version="3",
                 kinds=("arrow",),
             )
         )

@@ -210,7 +210,7 @@ class Neighbourhoods:
         blocks, kind = counted.blocks(sorted(set(only)), _ENTRIES), f"hop_{granularity - 1}"
 
         def weighted(terms: Sequence[str]) -> list[Bm25Index]:
-            # What a graph across corpora finds depends on the question set, so its statistics are not held.
+            # What a graph across corpora finds depends on the question set, so its statistics are its own.
             return self.corpora.weighted(counted.of(terms), kind, "hop_statistics", live=self._across is not None)
 
         if len(blocks) == 1:
