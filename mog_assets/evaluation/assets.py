@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -130,8 +128,7 @@ def build_report(work: Work) -> None:
     # The preflight is in a manifest, so no file version shows that it has changed.
     path, exists = work.file("report.html", inputs, configuration, facts, preflight, items)
     if not exists:
-        with work.progress(0, "wins and losses read"):
-            main, groups, duels = _browsed(work, scores, list(corpora))
+        main, groups = _browsed(work, scores)
         measured, of = (
             pd.read_parquet(stored.path("per_question.parquet")),
             (chosen["method"], settings.k, settings.seed),
@@ -158,7 +155,6 @@ def build_report(work: Work) -> None:
             ],
             main=main,
             groups=groups,
-            duels=duels,
             shares=counted,
             known_items=items,
             answers=pd.read_parquet(answered.path("scores.parquet")) if answered else None,
@@ -182,28 +178,16 @@ def build_report(work: Work) -> None:
         work.show_plot(f"levels and retrievers that counted: {counted.attrs['method']}", plots.shares(counted))
 
 
-def _browsed(
-    work: Work, scores: pd.DataFrame, corpora: Sequence[str]
-) -> tuple[dict[Board, list[str]], dict[Board, pd.DataFrame], dict[Board, dict[str, Any]]]:
-    """Main methods, groups of questions, and wins and losses, by question set and split."""
-    settings = work.settings
+def _browsed(work: Work, scores: pd.DataFrame) -> tuple[dict[Board, list[str]], dict[Board, pd.DataFrame]]:
+    """Main methods and groups of questions, by question set and split."""
+    settings, questions = work.settings, scored_questions(work)
     per_question = pd.read_parquet(work.input("scores").path("per_question.parquet"))
-    runs = read_runs(work.input("runs").path(RUNS))
-    questions = scored_questions(work)
-    stored = {name: work.input("documents", name) for name in corpora}
-    buckets = {name: [s.path(bucket) for bucket in s.names("bucket")] for name, s in stored.items()}
-    main, groups, duels = {}, {}, {}
-    scored = dict(boards(scores))
+    main, groups, scored = {}, {}, dict(boards(scores))
     for board, part in boards(per_question):
         main[board] = browse.main_methods(scored[board])
         measures = [name for name in headline_measures(settings.k) if name in set(scored[board]["measure"])]
-        members = questions[board.question_set]
-        groups[board] = browse.by_group(part, members, main[board], measures, settings.seed)
-        if len(main[board]) > 1:
-            runs_of_set = runs[runs["question_set"] == board.question_set]
-            texts = partial(browse.read_texts, buckets)
-            duels[board] = browse.duels(part, runs_of_set, members, main[board], texts)
-    return main, groups, duels
+        groups[board] = browse.by_group(part, questions[board.question_set], main[board], measures, settings.seed)
+    return main, groups
 
 
 def _measured(settings: Settings) -> list[Any]:
@@ -297,7 +281,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key="report",
             build=build_report,
-            description="All measurements as one HTML page: leaderboards, curves, history, wins and losses.",
+            description="All measurements as one HTML page: leaderboards, curves, history.",
             group=GROUP,
             deps=(
                 "scores",

@@ -16,7 +16,6 @@ from typing import Any
 import pandas as pd
 
 from mog_assets.evaluation.agreement import sentences
-from mog_assets.evaluation.browse import FIRST_PASSAGES, GOLD_CHARS, MOST_PASSAGES, OTHER_CHARS
 from mog_assets.evaluation.history import ALPHA
 from mog_assets.evaluation.leaderboard import differences_shown
 from mog_assets.evaluation.measures import LEADS, boards, leading_measure, lower_is_better
@@ -86,9 +85,6 @@ def render(report: Report) -> str:
     tables = _boards(report)
     data = {
         "curves": [curves(report, board) for board in tables if board["key"].evidence == "spans"],
-        "duels": [
-            {"name": board["name"], **report.duels[board["key"]]} for board in tables if board["key"] in report.duels
-        ],
         "answers": answer_points(report.answers),
         "history": history_lines(report),
         "agreement": agreement_points(report),
@@ -106,7 +102,6 @@ def render(report: Report) -> str:
         notes=list(report.notes),
         facts=list(report.facts),
         configuration=dict(report.configuration),
-        shown={"first": FIRST_PASSAGES, "most": MOST_PASSAGES, "gold": GOLD_CHARS, "other": OTHER_CHARS},
         fewest=FEWEST,
         alpha=ALPHA,
         evaluations=EVALUATIONS,

@@ -33,7 +33,6 @@ class Report:
         notes: Further sentences, which say how the scores came about.
         main: Methods drawn by default, by board.
         groups: Results of `browse.by_group`, by board.
-        duels: Results of `browse.duels`, likewise.
         shares: Result of `shares.of_one`.
         known_items: Result of `ranking.known_items.summary`.
         answers: Result of `answers.score_answers`.
@@ -52,7 +51,6 @@ class Report:
     notes: Sequence[str] = ()
     main: Mapping[Board, Sequence[str]] = field(default_factory=dict)
     groups: Mapping[Board, pd.DataFrame] = field(default_factory=dict)
-    duels: Mapping[Board, Mapping[str, Any]] = field(default_factory=dict)
     shares: pd.DataFrame | None = None
     known_items: Sequence[Mapping[str, Any]] = ()
     answers: pd.DataFrame | None = None

@@ -5,7 +5,6 @@ import hashlib
 import html
 import json
 import re
-from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -22,7 +21,6 @@ from mog_assets.evaluation.report_charts import Report
 from mog_assets.evaluation.scores import COLUMNS, score
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.store import Store
-from mog_assets.retrieval.methods import rankings
 
 pytestmark = pytest.mark.full
 
@@ -78,14 +76,6 @@ def measured():
     return per_question, scores.drop(columns=list(STATISTICS), errors="ignore")
 
 
-def compared(measured):
-    per_question, _ = measured
-    methods = ["mog-paper", "fixed-1", ATTACK]
-    return browse.duels(
-        per_question, made_runs(), QUESTIONS, methods, lambda wanted: {document: (ATTACK, TEXT) for document in wanted}
-    )
-
-
 def dated(scores):
     """The history of two evaluations: a drop of one method and a rise of another."""
     nights = []
@@ -112,7 +102,6 @@ def report(measured):
         notes=[f"A note of `x`: {ATTACK}"],
         main={board: methods},
         groups={board: browse.by_group(per_question, QUESTIONS, methods, ["ER", "MRR"], 0)},
-        duels={board: compared(measured)},
         history=dated(scores),
         facts=[("encoder", ATTACK)],
         configuration={"seed": 0, "corpora": {"moor": {"path": ATTACK}}},
@@ -133,8 +122,6 @@ def test_hostile_names_and_texts_stand_escaped_and_nothing_is_asked_of_the_netwo
     assert "&lt;img src=x" in page and "\\u003cimg src=x" in page
     outside = re.sub(r'<script type="application/json".*?</script>', "", page, flags=re.S)
     assert "http://" not in outside and "https://" not in outside and "url(" not in outside
-    (duel,) = data_of(page)["duels"]
-    assert any(ATTACK in text for text in duel["texts"])
 
 
 def test_the_page_begins_with_what_to_use_and_a_picture_and_has_no_backticks(report):
@@ -162,7 +149,6 @@ def test_page_without_anything_says_what_is_missing():
         "No ranking that weighs levels and retrievers has run on as many as 5 test questions.",
         "No question was answered",
         "There is no history of evaluations.",
-        "No question with evidence was scored by two methods.",
     ):
         assert sentence in page
     assert "data-chart" not in re.sub(r"<script>.*</script>", "", page, flags=re.S)
@@ -369,75 +355,6 @@ def test_question_with_evidence_in_two_corpora_counts_in_both(measured):
     assert dict(zip(table["group"], table["n"], strict=True)) == {"across": 8, "": 4, "moor": 12, "fen": 1}
 
 
-def test_pairs_tell_every_win_and_loss(measured):
-    per_question, _ = measured
-    found = compared(measured)
-    er = per_question.pivot(index="question", columns="method", values="ER")
-    assert [(pair["a"], pair["b"]) for pair in found["pairs"]] == [(0, 1), (0, 2), (1, 2)]
-    for pair in found["pairs"]:
-        difference = er[found["methods"][pair["a"]]] - er[found["methods"][pair["b"]]]
-        ids = {side: [found["questions"][i]["id"] for i in pair[side]] for side in ("wins", "losses")}
-        assert set(ids["wins"]) == set(difference[difference > 0].index)
-        assert set(ids["losses"]) == set(difference[difference < 0].index)
-        assert (pair["better"], pair["worse"], pair["n"]) == (len(ids["wins"]), len(ids["losses"]), 12)
-        assert pair["mean"] == pytest.approx(difference.mean(), abs=1e-4)
-    assert any(pair["wins"] for pair in found["pairs"])
-
-
-def test_snippets_are_cut_around_the_gold_evidence_and_kept_once(measured):
-    found = compared(measured)
-    assert max(Counter(found["texts"]).values()) == 1
-    snippets = [
-        (snippet, bool(snippet["marks"]))
-        for question in found["questions"]
-        for own in found_by(question)
-        for snippet in own["passages"]
-    ]
-    assert {golden for _, golden in snippets} == {True, False}
-    for snippet, golden in snippets:
-        text = found["texts"][snippet["text"]]
-        assert len(text) <= (browse.GOLD_CHARS if golden else browse.OTHER_CHARS)
-        assert TEXT[snippet["from"] :].startswith(text)
-        assert snippet["start"] <= snippet["from"] and snippet["from"] + len(text) <= snippet["end"]
-        for low, high in snippet["marks"]:
-            assert text[low:high] in "The wren sings."
-    for question in found["questions"]:
-        (gold,) = question["gold"]
-        assert found["texts"][gold["text"]] == "The wren sings."
-
-
-def test_passages_say_why_they_are_there_where_that_is_known(measured):
-    found = compared(measured)
-    number = str(found["methods"].index(ATTACK))
-    owns = [(method, own["passages"]) for question in found["questions"] for method, own in question["found"].items()]
-    assert {method for method, _ in owns} == {"0", "1", "2"}
-    for method, passages in owns:
-        assert {passage.get("why") for passage in passages} == ({WHY[ATTACK]} if method == number else {None})
-
-
-def found_by(question: dict) -> list[dict]:
-    return list(question["found"].values())
-
-
-def test_passage_far_down_is_shown_where_it_holds_the_evidence():
-    text = "x" * 20_000
-    question = Question("q", "?", "", "test", evidence=(Evidence("moor", "d", 15_000, 15_010),))
-    spans = [(i * 100, i * 100 + 100) for i in range(9)] + [(14_000, 16_000), (15_000, 15_100)]
-    # What stands behind the first 8,000 characters is no context that anything was measured on.
-    spans += [(900, 9_000), (15_000, 15_010)]
-    rows = [("s", "test", "q", "a", rank, "moor", "d", *span, 9, 1, 0.0, "") for rank, span in enumerate(spans, 1)]
-    rows.append(("s", "test", "q", "b", 1, "moor", "d", 0, 10, 2, 1, 0.0, ""))
-    runs = pd.DataFrame(rows, columns=RUN_COLUMNS)
-    per_question = evaluate(runs, {"s": [question]}, 2)
-    found = browse.duels(per_question, runs, [question], ["a", "b"], lambda wanted: dict.fromkeys(wanted, ("", text)))
-    own = found["questions"][0]["found"]["0"]
-    assert [passage["rank"] for passage in own["passages"]] == [1, 2, 3, 10, 11]
-    assert own["hidden"] == 7
-    long = own["passages"][3]
-    assert len(found["texts"][long["text"]]) == browse.GOLD_CHARS
-    assert [[low + long["from"], high + long["from"]] for low, high in long["marks"]] == [[15_000, 15_010]]
-
-
 # In a browser
 
 
@@ -583,53 +500,9 @@ def test_groups_change_with_the_measure(visit, stored):
     )
 
 
-def test_wins_open_to_passages_side_by_side_with_the_evidence_marked(visit, stored):
-    page = visit(stored)
-    duel = page.locator("#duel-0")
-    a, b = (duel.locator(f"select[name={name}]") for name in ("a", "b"))
-    names = a.locator("option").all_text_contents()
-    assert len(names) == browse.MOST_METHODS and a.input_value() != b.input_value()
-    first, second = names[int(a.input_value())], names[int(b.input_value())]
-    assert duel.locator("output").text_content().startswith("Of ")
-    question = duel.locator("details").first
-    assert question.locator("summary").text_content().startswith("+")
-    question.locator("summary").focus()
-    page.keyboard.press("Enter")
-    sides = question.locator(".sides section")
-    sides.first.wait_for()
-    assert sides.locator("h5").all_text_contents()[0].startswith(f"{first}: ER")
-    assert sides.locator("h5").all_text_contents()[1].startswith(f"{second}: ER")
-    gold = question.locator(":scope > article mark").first.text_content()
-    assert gold
-    assert sides.nth(0).locator("article").count() > 0 and sides.nth(1).locator("article").count() > 0
-    marked = sides.nth(0).locator("mark").first.text_content()
-    # Both may be cut: one begins inside the other.
-    assert marked and (marked[:40] in gold or gold[:40] in marked)
-    place = sides.nth(0).locator(".place").first.text_content()
-    told = re.search(r"^1\. (level \d|\d hops) · .+(garden|workshop|sky)/.+, [\d,]+–[\d,]+(why: .+)?$", place)
-    assert told and (told[3] is not None) == (first in rankings())
-
-    text = question.locator("summary").text_content()
-    duel.get_by_role("button", name="swap A and B").click()
-    assert (names[int(a.input_value())], names[int(b.input_value())]) == (second, first)
-    lists = duel.locator("h4").all_text_contents()
-    assert lists == [f"Where {second} wins most", f"Where {first} wins most"]
-    assert text.replace("+", "−", 1) in duel.locator("summary").all_text_contents()
-    a.select_option(str(names.index("mogg-paper")))
-    # The best fixed level.
-    b.select_option(str(len(names) - 1))
-    duel.locator("summary").first.click()
-    place = duel.locator(".sides section").first.locator(".place").first
-    assert re.match(r"1\. \d hops · ", place.text_content())
-    b.select_option(a.input_value())
-    assert duel.locator("output").text_content() == "Select two different methods."
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_page_fits_a_phone_in_either_scheme(visit, stored, scheme):
     page = visit(stored, viewport={"width": 375, "height": 800}, color_scheme=scheme, has_touch=True, is_mobile=True)
-    page.locator("#duel-0 summary").first.tap()
-    page.locator("#duel-0 .sides").wait_for()
     for summary in page.locator("summary:has-text('Measures'), summary:has-text('Configuration')").all():
         summary.tap()
     assert page.evaluate("document.documentElement.scrollWidth") == 375
@@ -680,10 +553,6 @@ def test_hostile_texts_are_shown_as_texts(visit, report, tmp_path):
     path.write_text(render(report), encoding="utf-8")
     page = visit(path)
     assert page.locator(".board tbody tr").count() == len(KINDS)
-    duel = page.locator("#duel-0")
-    duel.locator("details").first.locator("summary").click()
-    assert duel.locator(".sides mark").first.text_content() == "The wren sings."
-    assert ATTACK in duel.locator(".sides").first.text_content()
     page.locator("[data-chart=history] .dot.marked").first.focus()
     assert "significant drop" in page.locator("[data-chart=history] output").text_content()
     assert page.locator("img").count() == 0
