@@ -383,10 +383,3 @@ def test_a_port_in_use_is_told(sample_project):
         taken.listen()
         code, said = failed("serve", "--config", sample_project.config, "--port", taken.getsockname()[1])
     assert code == 1 and "--port" in said
-
-
-def test_a_project_that_is_not_built_is_told(make_project, tmp_path):
-    (tmp_path / "a.jsonl").write_text("", encoding="utf-8")
-    made = make_project(tmp_path, {"corpora": {"a": {"path": "a.jsonl"}}})
-    code, said = failed("serve", "--config", made.config, "--port", 0)
-    assert code == 1 and "mog run" in said
