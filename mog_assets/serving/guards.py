@@ -82,7 +82,7 @@ class Guard:
             )
         origin = headers.get("origin")
         # The files of the page say what is refused: browsers ask for its scripts with an origin, too.
-        own = path in self.open or origin is None or _place(origin) == host or (name and origin == public)
+        own = path in OPEN or origin is None or _place(origin) == host or (name and origin == public)
         if not own and origin not in self.options.origins:
             raise Problem(403, f"Origin: pages of {origin!r} may not call this server: {self.remedy}", "origin")
 

@@ -41,14 +41,14 @@ def folder(tmp_path, monkeypatch):
     docs.mkdir()
     (docs / "a.txt").write_text("Yeast makes dough rise.", encoding="utf-8")
     (docs / "b.md").write_text("# Salt\n\nSalt slows it down.", encoding="utf-8")
-    (docs / "c.odt").write_bytes(b"PK")
+    (docs / "c.xyz").write_bytes(b"PK")
     return tmp_path
 
 
 def test_a_folder_of_documents_becomes_a_corpus_and_what_is_not_read_is_said(folder):
     result = init("docs/")
     assert result.exit_code == 0, result.stderr
-    assert "documents docs: docs (1 .txt, 1 .md; not read: c.odt (unknown kind .odt" in result.stdout
+    assert "documents docs: docs (1 .txt, 1 .md; not read: c.xyz (unknown kind .xyz" in result.stdout
     settings = config.load(folder / "mog.yaml")
     assert {name: corpus.path for name, corpus in settings.corpora.items()} == {"docs": folder / "docs"}
     assert settings.question_sets == {} and settings.home == folder / ".mog"
@@ -134,7 +134,7 @@ def test_questions_among_the_documents_are_said(folder):
         ([], "expected a folder of documents (here: `mog init docs`), or --samples"),
         (["nowhere"], "nowhere: expected a file"),
         (["docs/a.txt"], "expected a folder, or a file that ends in .jsonl"),
-        (["only"], f"expected documents ({', '.join(suffixes())}) in only, found none; the first: x.odt"),
+        (["only"], f"expected documents ({', '.join(suffixes())}) in only, found none; the first: x.xyz"),
         (["docs", "--questions", "docs/b.md"], "b.md: expected a file that ends in .jsonl"),
         (["docs", "--questions", "docs/a.csv"], "a.csv: expected a readable table, got: No such file"),
         (["docs", "--column", "question=Frage"], "--column: expected a file of questions (--questions FILE), got none"),
@@ -145,7 +145,7 @@ def test_questions_among_the_documents_are_said(folder):
 )
 def test_what_cannot_be_a_project_is_one_line_and_nothing_is_written(folder, arguments, said):
     (folder / "only").mkdir()
-    (folder / "only" / "x.odt").write_bytes(b"PK")
+    (folder / "only" / "x.xyz").write_bytes(b"PK")
     result = init(*arguments)
     assert result.exit_code == 2
     (line,) = result.stderr.strip().splitlines()
@@ -230,7 +230,7 @@ def test_a_parquet_file_of_questions_is_found(folder):
         ("title,text,question\nDough,It rises,Why?\n", False),
         ("question,Text\nWhy?,It rises\n", False),
         ("id,name\n1,Dough\n", False),
-        ("question,question\nWhy?,Why?\n", False),
+        ("question,question\nWhy?,Why?\n", True),
         ("", False),
         ("question\n", False),
     ],
