@@ -70,13 +70,14 @@ def test_a_conversation_of_three_turns_is_answered_with_what_each_answer_rests_o
             whole = client.chat.completions.create(model="mog", messages=said(*texts, question))
             assert whole.choices[0].message.content == content and whole.sources == last.sources
             cited = resolved(served, content, last.sources)
-            assert cited, content
+            # What the reader is not certain of is a search: passages, and no answer that rests on one.
+            assert cited or content.startswith("No answer: nothing in the passages is certain enough"), content
             texts += [question, content]
             if question == FOLLOW_UP:
                 assert last.question == f"{FOLLOW_UP} onions stop watered {FOLLOW_UP}"
                 assert "fifteen years" in content and "White rot" in cited[0]
         # Another topic is asked about as it is.
-        assert last.question == turns[-1] and "monsoon" in cited[0].lower()
+        assert last.question == turns[-1] and "monsoon" in last.sources[0]["text"].lower()
 
 
 def test_one_corpus_is_a_model_of_its_own(served):
