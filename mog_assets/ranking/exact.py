@@ -132,7 +132,8 @@ def latest(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
     # Nothing else comes before what stands exactly.
     first = whole | (first & ~(np.bincount(question, whole, len(candidates.floors)) > 0)[question])
     rows = np.flatnonzero(first)
-    value = np.minimum(candidates.rare[rows], WHOLE)
+    # 0 is no rare word at all, which is not better than a mention.
+    value = np.where(candidates.rare[rows] > 0, np.minimum(candidates.rare[rows], WHOLE), WHOLE)
     order = rows[np.lexsort((candidates.piece[rows], -words[rows], value, question[rows]))]
     # Before all that have a place by their score.
     last[order] = places(question[order]) - float(len(question))

@@ -25,6 +25,9 @@ def soft_label_values(granularities: int) -> Check:
 
 
 def _alive(work: Work) -> str | None:
+    # What had too few questions says so itself, and has no weights.
+    if work.info.get("untrained"):
+        return None
     weights = load_file(work.draft.path(router.WEIGHTS))
     if bad := [name for name, array in weights.items() if not np.isfinite(array).all()]:
         return f"{', '.join(bad)}: not all weights are finite"

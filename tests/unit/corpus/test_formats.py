@@ -204,11 +204,10 @@ def test_given_columns_are_used_and_missing_ones_are_named(name, file, parquet):
         ("Why?,a,,,{}", "evidence: expected a list, got dict"),
         (f"Why?,a,,,{'[' * 100_000}", "evidence: expected JSON"),
         ("W\0y?,a,,,", "question: NUL character at 1"),
-        ("Why?,a,,,,,", "expected at most 5 columns as in the header, got 7"),
-        ('"Why?"no,a,,,', "malformed row"),
+        ("Why?,a,,,,,x", "expected at most 5 columns as in the header, got 7"),
         (f"{'W' * (MOST + 1)},a,,,", f"expected at most {MOST} characters per row, got more: not read"),
     ],
-    ids=range(13),
+    ids=range(12),
 )
 def test_a_row_that_cannot_be_read_is_told_by_line_and_the_next_is_read(file, cells, said):
     path = file("q.csv", f"question,doc,start,end,evidence\n{cells}\nGood?,a,1,2,\n")
@@ -295,7 +294,6 @@ def test_row_groups_that_do_not_fit_are_refused(parquet, monkeypatch):
         ),
         ("train-v2.0.json", "{}", "`mog import squad "),
         ("q.csv", "one,two\n1,2\n", "expected a column `question`, found one, two: rename one, or name it under `colu"),
-        ("q.csv", "question,Text,text\n1,2,3\n", "expected different names of columns, got 'text' twice"),
         ("q.csv", b"\x7fELF\0\0\xff\xfe", "expected a table of questions, got: binary content"),
         ("q.parquet", "PAR1 no", "expected a readable Parquet file, got: "),
         ("q.parquet", "", "expected a readable Parquet file, got: "),

@@ -62,6 +62,8 @@ def test_where_few_pieces_have_any_word_of_the_question_these_come_first_as_bm25
     words[[5, 9, 12]] = [1, 3, 2]
     best = np.arange(MANY)
     assert by_score(asked(words, np.zeros(MANY)), best)[:4] == [9, 12, 5, MANY - 1]
+    # A rare word in some of them does not put these behind.
+    assert by_score(asked(words, OTHER * np.eye(MANY, dtype=int)[9]), best)[:4] == [9, 12, 5, MANY - 1]
     words[: FEW + 1] = 1
     assert by_score(asked(words, np.zeros(MANY)), best) == best[::-1].tolist()
 
