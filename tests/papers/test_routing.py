@@ -352,7 +352,7 @@ def constant(weights):
 )
 def test_no_router_replaces_another_before_its_weights_are_found_alive(tmp_path, trained, damage, fault):
     stored = put(tmp_path / "r", save({name: np.asarray(a) for name, a in damage(trained.weights).items()}))
-    found = checks.WEIGHTS_ALIVE.run(SimpleNamespace(draft=stored))
+    found = checks.WEIGHTS_ALIVE.run(SimpleNamespace(draft=stored, info={}))
     assert found is None if fault is None else re.search(fault, found)
     assert checks.WEIGHTS_ALIVE.blocking
 
@@ -630,7 +630,7 @@ def test_too_few_questions_without_a_previous_router_leave_none_that_says_why(fi
     tools().store.remove("router_paper")
     outcome, fresh = use(tools(), label_table(questions=6))
     assert fresh and "at least 10 training questions" in outcome.artefact.manifest.info["untrained"]
-    assert not outcome.artefact.names("router")
+    assert list(outcome.faults) == ["new_router_is_used"] and not outcome.artefact.names("router")
 
 
 def test_previous_router_for_other_levels_does_not_stand_in(first, tools):

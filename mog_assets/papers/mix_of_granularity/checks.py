@@ -42,13 +42,9 @@ WEIGHTS_ALIVE = Check(
 )
 
 
-def _new(work: Work) -> str | None:
-    return work.info["kept"]
-
-
 NEW_ROUTER_IS_USED = Check(
     "new_router_is_used",
     "The latest router is in use; if its training failed or it was worse, the previous one is.",
-    _new,
+    lambda work: work.info.get("untrained") or work.info["kept"],
     blocking=False,
 )

@@ -277,7 +277,7 @@ def test_a_text_box_follows_its_paragraph_and_kanji_are_not_read_twice(tmp_path)
 
 @pytest.mark.parametrize(
     ("content", "other"),
-    [(b"{\\rtf1 M}", "RTF"), (b"\xef\xbb\xbf<html>", "HTML or XML"), (b"%PDF-1.7", "a PDF"), (b"", "an empty file")],
+    [(b"{\\rtf1 M}", "RTF"), (b"\xef\xbb\xbf<html>", "HTML or XML"), (b"", "an empty file")],
 )
 def test_a_file_of_another_kind_is_called_by_its_kind(tmp_path, content, other):
     folder = tmp_path / "c"
