@@ -8,7 +8,6 @@ seconds from the next start until everything is built, and the runs that are unf
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -21,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
 import dagster as dg
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
@@ -87,14 +87,13 @@ def add(folder: Path, number: int) -> None:
         (folder / f"notes/{name}.md").write_text(text, encoding="utf-8")
 
 
-def main() -> None:
+@click.command()
+@click.argument("folder", type=click.Path(exists=False, path_type=Path))
+@click.option("--moments", default=10)
+@click.option("--seed", default=0)
+def main(folder: Path, moments: int, seed: int) -> None:
     """Print a row for each moment."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--moments", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    folder, draw = asked.folder, random.Random(asked.seed)
+    draw = random.Random(seed)
     (folder / "notes").mkdir(parents=True)
     (folder / "mog.yaml").write_text(json.dumps(SETTINGS), encoding="utf-8")
     add(folder, 0)
@@ -105,7 +104,7 @@ def main() -> None:
     print(f"a document added and nothing killed: {usual:.0f} s", flush=True)
     print("moment s | unfinished runs left | built s after the next start | unfinished runs then", flush=True)
     left: tuple[float, list[str]] | None = None
-    for number in range(2, asked.moments + 3):
+    for number in range(2, moments + 3):
         with ui(folder):
             seconds = until_built(folder)
             if left is not None:

@@ -52,7 +52,9 @@ class Project:
 
 
 if __name__ == "__main__":
-    from mog_assets.cli.serve import serve
+    from mog_assets.cli import serve
 
     mog_assets.open = Project
-    sys.exit(serve(sys.argv[1:]))
+    # There are no artefacts to wait for.
+    serve._wait_for_words = lambda settings: None
+    sys.exit(serve.serve(sys.argv[1:]))
