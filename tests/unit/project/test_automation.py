@@ -355,7 +355,7 @@ def test_an_executor_that_is_unknown_or_not_installed_is_refused(daemon, monkeyp
             daemon.reload()
     monkeypatch.setenv("MOG_EXECUTOR", "multiprocess")
     daemon.reload()
-    assert daemon.definitions.executor is dg.multiprocess_executor
+    assert daemon.definitions.executor.name == dg.multiprocess_executor.name
 
 
 def test_a_run_by_hand_removes_what_is_left_of_a_removed_corpus(daemon):
