@@ -1,17 +1,19 @@
 """The samples' graph and plan are as they were: `benchmarks/goldens.py small --write` takes new ones."""
 
 import runpy
+import subprocess
+import sys
 
-import pytest
 from shared import ROOT
 
 GOLDENS = runpy.run_path(str(ROOT / "benchmarks" / "goldens.py"))
 
 
-@pytest.mark.parametrize("name", GOLDENS["SNAPSHOTS"])
-def test_the_samples_have_the_graph_and_the_plan_of_the_goldens(name):
-    stored = (GOLDENS["SMALL"] / f"{name}.json").read_text(encoding="utf-8")
-    assert GOLDENS["as_text"](GOLDENS["SNAPSHOTS"][name]()) == stored
+def test_the_samples_have_the_graph_and_the_plan_of_the_goldens():
+    # In a process of its own: other tests register what they add to the graph.
+    words = [sys.executable, str(ROOT / "benchmarks" / "goldens.py"), "small"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_lower_recall_and_other_passages_are_seen():
