@@ -148,7 +148,7 @@ def holding(instance: dg.DagsterInstance, run_id: str) -> Iterator[dict[str, str
     The system releases it when the process ends, however it ends. Where other machines use the same database, the file
     tells which of them may judge.
     """
-    _lock(instance, "").mkdir(parents=True, exist_ok=True)
+    _locks(instance).mkdir(parents=True, exist_ok=True)
     with FileLock(_lock(instance, run_id), thread_local=False):
         yield {_TAG: f"{socket.gethostname()} {os.getpid()}"}
 
@@ -170,7 +170,7 @@ def end_killed(instance: dg.DagsterInstance) -> list[str]:
     Returns:
         Ids of the runs that were reported.
     """
-    locks, ended = [*_lock(instance, "").glob("*")], []
+    locks, ended = [*_locks(instance).glob("*")], []
     statuses = [status for status in NOT_FINISHED_STATUSES if status != dg.DagsterRunStatus.QUEUED]
     records = instance.get_run_records(dg.RunsFilter(statuses=statuses))
     for gone in (record.dagster_run.run_id for record in records if _is_gone(instance, record)):
@@ -229,9 +229,13 @@ def _answers(server: Mapping[str, Any]) -> bool:
     return True
 
 
+def _locks(instance: dg.DagsterInstance) -> Path:
+    """The folder of the lock files of runs."""
+    return Path(instance.root_directory) / "running"
+
+
 def _lock(instance: dg.DagsterInstance, run_id: str) -> Path:
-    """The lock file of a run; of none, the folder of all."""
-    return Path(instance.root_directory) / "running" / run_id
+    return _locks(instance) / run_id
 
 
 def cancel(instance: dg.DagsterInstance, run_id: str) -> None:

@@ -25,6 +25,7 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._utils.interrupts import setup_interrupt_handlers
 from dagster._utils.log import configure_loggers
 from dagster_webserver.app import create_app_from_workspace_process_context
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mog_assets.records import end_killed
@@ -130,7 +131,7 @@ def _end_killed(instance: dg.DagsterInstance, stopping: Event) -> None:
     while not stopping.is_set():
         try:
             end_killed(instance)
-        except Exception:
+        except (OSError, SQLAlchemyError):
             # The database may be locked or away for a while.
             _log.warning("runs that were killed could not be ended: trying again", exc_info=True)
         stopping.wait(_END_SECONDS)

@@ -13,21 +13,8 @@ from mog_assets.corpus.marks import Mark, Parsed, heading
 _HEADINGS = {f"h{depth}": depth for depth in range(1, 7)}
 # Elements that start a line, and those that also have an empty line around them. All others are part of a sentence.
 _LINES = {
-    *(
-        "article",
-        "aside",
-        "body",
-        "button",
-        "caption",
-        "dd",
-        "details",
-        "dialog",
-        "dir",
-        "div",
-        "dt",
-        "fieldset",
-        "figcaption",
-    ),
+    *("article", "aside", "body", "button", "caption", "dd", "details", "dialog", "dir", "div", "dt", "fieldset"),
+    "figcaption",
     *("figure", "footer", "form", "header", "hgroup", "legend", "li", "main", "menu", "search", "section", "summary"),
     *("tbody", "tfoot", "thead", "tr"),
 }
