@@ -38,7 +38,10 @@ _SAID_OF_FORMAT = re.compile(
 # No parameter, but learned like one: models without this role get its text before that of the user.
 SYSTEM = "the system role"
 _SAID_OF_SYSTEM = re.compile(
-    r"system (?:role|message|prompt|instruction)|developer instruction|\broles?\b", re.IGNORECASE
+    r"system (?:role|message|prompt|instruction)|developer instruction|roles? must alternate|only .{0,60}\broles?\b"
+    r"|\brole\b.{0,40}(?:system|not supported|unsupported|invalid|unknown|not allowed|should be)"
+    r"|(?:unsupported|invalid|unknown|unexpected) (?:message )?role",
+    re.IGNORECASE,
 )
 
 

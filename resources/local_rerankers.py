@@ -37,9 +37,8 @@ class CrossEncoder:
         # Here, because it imports transformers where a model is downloaded.
         from mog_assets.resources.transformer import model_files
 
-        return digest("cross-encoder", model_files(self.settings.model, "reranker.model"), self.settings.max_length)[
-            :16
-        ]
+        files = model_files(self.settings.model, "reranker.model")
+        return digest("cross-encoder", files, self.settings.max_length)[:16]
 
     @property
     def said(self) -> str:

@@ -78,5 +78,5 @@ def _formula(element: Any) -> str:
         degree, of = ("".join(_formula(part) for part in element.iterchildren(f"{MATH}{key}")) for key in ("deg", "e"))
         return f"{degree}√({of})"
     if name == "nary":
-        return f"{marks.get('chr', '∫')}{''.join(parts[:-1])} {parts[-1]}"
+        return f"{marks.get('chr', '∫')}{''.join(parts[:-1])} {''.join(parts[-1:])}".rstrip()
     return _BEFORE.get(name, "") * bool(text) + text
