@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from mog_assets.arrays import save_array
+from mog_assets.chunking.layouts import open_layout
 from mog_assets.config import QuestionSetSettings, Settings
 from mog_assets.questions.sets import MEASURED, TRAINING, Question, asked_of, load_questions
+from mog_assets.ranking.document_states import DocumentStates, document_hashes
 from mog_assets.ranking.models import Inputs
 from mog_assets.ranking.parts import Part, arranged, joined, joined_sketch, sketch
 from mog_assets.ranking.rankings import Rankings, documents_of, expert_names, finest, fused
@@ -22,9 +24,8 @@ from mog_assets.ranking.weak_labels import measured, taught
 from mog_assets.recipe import Work
 from mog_assets.resources.errors import TooFewQuestions
 from mog_assets.resources.store import Artefact, digest
-from mog_assets.retrieval.changes import DocumentStates
 from mog_assets.retrieval.methods import needs, parse
-from mog_assets.retrieval.statistics_assets import hashes_of
+from mog_assets.tables import read_table
 from mog_assets.text.terms import ANALYSIS
 
 # Training questions of a question set are stored in so many files, those about a document in one.
@@ -40,7 +41,7 @@ def build_candidates(work: Work) -> None:
     """Find the candidates of training and test questions, with their scores by every expert and their evidence."""
     settings, stored, rows = work.settings, work.input("questions"), []
     work.info["basis"] = _basis(work)
-    hashes = {corpus: hashes_of(work, corpus) for corpus in settings.corpora}
+    hashes = {corpus: _hashes(work, corpus) for corpus in settings.corpora}
     work.recomputed["questions"] = 0
     for name, question_set in settings.question_sets.items():
         questions = load_questions(stored.path(f"{name}.parquet"))
@@ -74,6 +75,17 @@ def _basis(work: Work) -> str:
     # A name matters where a text has it, which is part of what is known of the text.
     shared = [work.input(key).manifest.version for key in needed.shared if key != "names"]
     return digest(shared, work.made_by(needed.per_corpus), work.settings.buckets, ANALYSIS)
+
+
+def _hashes(work: Work, corpus: str) -> np.ndarray:
+    """See `document_hashes`."""
+    documents, chunks = work.input("documents", corpus), work.input("chunks/level_1", corpus)
+    names = documents.names("bucket")
+    digests = []
+    for name in names:
+        table = read_table(documents.path(name), ["sha256", "language"])
+        digests += [digest + code for digest, code in zip(*(column.to_pylist() for column in table), strict=True)]
+    return document_hashes(open_layout(corpus, documents, chunks), digests)
 
 
 def _candidates_of(

@@ -12,8 +12,8 @@ import pyarrow as pa
 from mog_assets.arrays import mixed
 from mog_assets.questions.sets import LEVELS, Question, asked_of
 from mog_assets.ranking.candidates import COLUMNS, OF_QUESTIONS, Candidates
+from mog_assets.ranking.document_states import DocumentStates
 from mog_assets.ranking.relevance import Relevance
-from mog_assets.retrieval.changes import DocumentStates
 from mog_assets.tensors import decode, encode
 
 # Arrays of candidates, of their evidence, and of questions; and texts of questions.

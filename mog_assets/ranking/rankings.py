@@ -22,6 +22,7 @@ from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidate_search import find
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.definitions import HEADED, MENTIONED, Definitions
+from mog_assets.ranking.document_states import DocumentStates
 from mog_assets.ranking.exact import Typed
 from mog_assets.ranking.experts import DEPTHS
 from mog_assets.ranking.explain import reasons
@@ -33,7 +34,6 @@ from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.sources import EXHAUSTIVE, source_of
 from mog_assets.resources import tracing
 from mog_assets.resources.store import Artefact
-from mog_assets.retrieval.changes import DocumentStates
 from mog_assets.retrieval.methods import METHODS, Kind, Method, Needs, named_methods
 from mog_assets.retrieval.passages import Passages
 from mog_assets.retrieval.postings import Words
@@ -144,7 +144,7 @@ def documents_of(retrieval: Retrieval, hashes: Mapping[str, np.ndarray]) -> Docu
 
     Args:
         retrieval: The corpora.
-        hashes: Of the documents of each corpus, see `statistics.document_hashes`.
+        hashes: Of the documents of each corpus, see `document_states.document_hashes`.
     """
     documents = DocumentStates.of(retrieval.corpora, hashes)
     if not reads_mentions(retrieval.corpora.settings.ranking.experts):

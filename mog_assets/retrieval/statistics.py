@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from mog_assets.chunking.chunks import Layout
 from mog_assets.retrieval.bm25 import Statistics
 from mog_assets.retrieval.term_tables import TermTable, Together, write_table
 
@@ -24,25 +22,6 @@ Counted = tuple[Sequence[str], np.ndarray, int, int]
 def file_of(corpus: str) -> str:
     """The file with the document frequencies of a corpus."""
     return f"terms_{corpus}.arrow"
-
-
-def document_hashes(layout: Layout, digests: Sequence[str]) -> np.ndarray:
-    """A number for each document that changes with its id, its title or text, or where it is cut.
-
-    Args:
-        layout: Of the documents.
-        digests: Hash of title, text and language of each.
-
-    Returns:
-        uint64 array of shape (documents,); two documents share a number with a probability of 2^−64.
-    """
-    cuts = np.ascontiguousarray(layout.spans, np.int64)
-    hashes = np.empty(len(layout.documents), np.uint64)
-    bounds = zip(layout.documents, digests, layout.offsets[:-1].tolist(), layout.offsets[1:].tolist(), strict=True)
-    for row, (name, digest, first, last) in enumerate(bounds):
-        facts = f"{layout.corpus}\0{name}\0{digest}\0".encode() + cuts[first:last].tobytes()
-        hashes[row] = int.from_bytes(hashlib.blake2b(facts, digest_size=8).digest(), "little")
-    return hashes
 
 
 def summed(parts: Iterable[tuple[Sequence[str], np.ndarray, np.ndarray]]) -> Counted:

@@ -7,11 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mog_assets.chunking.layouts import open_layout
 from mog_assets.recipe import Work
 from mog_assets.resources.store import Artefact
 from mog_assets.retrieval.shards import frequencies_and_lengths, open_titles
@@ -19,7 +17,6 @@ from mog_assets.retrieval.statistics import (
     LANGUAGES,
     TOTALS,
     Counted,
-    document_hashes,
     file_of,
     summed,
     write_terms,
@@ -101,17 +98,6 @@ def frequent_terms(documents: Artefact) -> dict[str, dict[str, int]]:
             code = row["language"] or DEFAULT
             counts[code].update(terms_of([row["text"][:_READ]], code)[0])
     return {code: dict(own.most_common(2 * TERMS)) for code, own in sorted(counts.items())}
-
-
-def hashes_of(work: Work, corpus: str) -> np.ndarray:
-    """`document_hashes` of a corpus."""
-    documents, chunks = work.input("documents", corpus), work.input("chunks/level_1", corpus)
-    names = documents.names("bucket")
-    digests = []
-    for name in names:
-        table = read_table(documents.path(name), ["sha256", "language"])
-        digests += [digest + code for digest, code in zip(*(column.to_pylist() for column in table), strict=True)]
-    return document_hashes(open_layout(corpus, documents, chunks), digests)
 
 
 def statistics_settings(tools: Tools) -> Any:

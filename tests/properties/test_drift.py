@@ -11,9 +11,8 @@ from incremental import IN_MEMORY, Project, encoder, nothing_is_drawn  # noqa: F
 from mog_assets import plan
 from mog_assets.chunking.chunks import Layout
 from mog_assets.materialising import materialise
+from mog_assets.ranking.document_states import DocumentStates, document_hashes
 from mog_assets.ranking.parts import share_changed, sketch
-from mog_assets.retrieval.changes import DocumentStates
-from mog_assets.retrieval.statistics import document_hashes
 
 ANIMALS = ["heron", "otter", "newt", "kingfisher", "moorhen", "vole", "dragonfly", "pike", "toad", "swan"]
 PLACES = ["pond", "river", "mill", "bank", "reeds", "weir", "meadow"]
