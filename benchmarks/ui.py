@@ -1,9 +1,12 @@
-"""Kill the whole process tree of `mog ui` at random moments of a build, start it again, and time what follows.
+"""`mog ui`: how soon what changed is searchable, and what follows when its whole process tree is killed.
 
-    $ python benchmarks/ui_crashes.py FOLDER [--moments 10] [--seed 0]
+    $ python benchmarks/ui.py edits FOLDER
+    $ python benchmarks/ui.py crashes FOLDER [--moments 10] [--seed 0]
 
-FOLDER must not exist. Each row: after how many seconds of a build the tree was killed, the runs it left unfinished,
-seconds from the next start until everything is built, and the runs that are unfinished then.
+FOLDER must not exist. `edits`: seconds until a new file, an edit and a deletion are seen by an open project, and until
+all is built, with the runs of Dagster that it took. `crashes`, a row for each moment: after how many seconds of a build
+the tree was killed with SIGKILL, the runs it left unfinished, seconds from the next start until all is built, and the
+runs that are unfinished then.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ import click
 import dagster as dg
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
-from mog_assets import config
+import mog_assets
+from mog_assets import config, markdown
 from mog_assets.plan import is_complete
 
 LIMIT = 1800.0
@@ -87,16 +91,67 @@ def add(folder: Path, number: int) -> None:
         (folder / f"notes/{name}.md").write_text(text, encoding="utf-8")
 
 
-@click.command()
-@click.argument("folder", type=click.Path(exists=False, path_type=Path))
-@click.option("--moments", default=10)
-@click.option("--seed", default=0)
-def main(folder: Path, moments: int, seed: int) -> None:
-    """Print a row for each moment."""
-    draw = random.Random(seed)
+def begin(folder: Path) -> None:
+    """A project with one document."""
     (folder / "notes").mkdir(parents=True)
     (folder / "mog.yaml").write_text(json.dumps(SETTINGS), encoding="utf-8")
     add(folder, 0)
+
+
+def runs(folder: Path) -> int:
+    """How many runs Dagster's records have."""
+    with dg.DagsterInstance.from_config(str(folder / "home/dagster")) as instance:
+        return instance.get_runs_count()
+
+
+@click.group(help=__doc__)
+def main() -> None:
+    """See the commands."""
+
+
+@main.command()
+@click.argument("folder", type=click.Path(exists=False, path_type=Path))
+def edits(folder: Path) -> None:
+    """Time a new file, an edit and a deletion."""
+    begin(folder)
+    file = folder / "notes/new.md"
+    with ui(folder):
+        seconds = until_built(folder)
+        rows = [{"change": "first build", "searchable, s": "", "built, s": f"{seconds:.0f}", "runs": str(runs(folder))}]
+        with mog_assets.open(folder / "mog.yaml", refresh=0.2) as project:
+            for change, text in (("new file", "The newt sheds."), ("edit", "The newt hunts."), ("deletion", "")):
+                before, started = runs(folder), time.monotonic()
+                file.write_text(f"# New\n\n{text}\n", encoding="utf-8") if text else file.unlink()
+                while text not in shown(project) if text else shown(project):
+                    time.sleep(0.1)
+                searchable = time.monotonic() - started
+                until_built(folder)
+                built, took = time.monotonic() - started, runs(folder) - before
+                rows.append(
+                    {
+                        "change": change,
+                        "searchable, s": f"{searchable:.0f}",
+                        "built, s": f"{built:.0f}",
+                        "runs": str(took),
+                    }
+                )
+    click.echo(markdown.table(rows))
+
+
+def shown(project: mog_assets.Project) -> str:
+    """The text of the best passage about a newt, if it is of the new file."""
+    best = project.retrieve("newt", k=1).passages[:1]
+    return best[0].text if best and best[0].doc == "new.md" else ""
+
+
+@main.command()
+@click.argument("folder", type=click.Path(exists=False, path_type=Path))
+@click.option("--moments", default=10)
+@click.option("--seed", default=0)
+def crashes(folder: Path, moments: int, seed: int) -> None:
+    """Kill the tree at random moments of a build."""
+    draw = random.Random(seed)
+    begin(folder)
     with ui(folder):
         print(f"first build: {until_built(folder):.0f} s", flush=True)
         add(folder, 1)
