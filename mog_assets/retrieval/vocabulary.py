@@ -8,6 +8,7 @@ because a question is about those of its own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -18,6 +19,7 @@ from mog_assets.text.terms import terms_of
 
 # The most frequent terms that are looked at.
 TERMS = 2000
+_WORD = re.compile(r"[^\W\d_]+")
 
 Known = Callable[[Sequence[str]], np.ndarray]
 """Tells of some terms whether each is one token of an encoder, bool of shape (terms,)."""
@@ -62,8 +64,12 @@ def known_shares(
     """
     several = shares if len(shares) > 1 else {}
     values = np.array([several.get(documents.language_of(question), every) for question in questions], np.float32)
-    for row, code in enumerate(map(detected, questions)):
-        if code and code not in shares:
-            (own,) = terms_of([questions[row]], code)
+    for row, question in enumerate(questions):
+        words = _WORD.findall(question.lower())
+        # What is known this well is in the language of the texts; to tell it of others, a model has to be loaded.
+        if known_share(words, np.ones(len(words)), is_token) >= values[row]:
+            continue
+        if (code := detected(question)) and code not in shares:
+            (own,) = terms_of([question], code)
             values[row] = min(values[row], known_share(own, np.ones(len(own)), is_token))
     return values

@@ -45,10 +45,12 @@ class Guard:
 
     Attributes:
         open: Paths that need no key.
+        shown: Paths that pages of other sites may ask for.
         remedy: For whoever opens the pages of another site.
     """
 
     open = OPEN
+    shown = OPEN
     remedy = "if it is this server's own, behind a proxy, start it with --public-url; else see --allow-origin"
 
     def __init__(self, app: ASGIApp, options: ServerOptions, permissions: Permissions | None = None) -> None:
@@ -82,7 +84,7 @@ class Guard:
             )
         origin = headers.get("origin")
         # The files of the page say what is refused: browsers ask for its scripts with an origin, too.
-        own = path in OPEN or origin is None or _place(origin) == host or (name and origin == public)
+        own = path in self.shown or origin is None or _place(origin) == host or (name and origin == public)
         if not own and origin not in self.options.origins:
             raise Problem(403, f"Origin: pages of {origin!r} may not call this server: {self.remedy}", "origin")
 

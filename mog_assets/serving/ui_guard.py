@@ -19,6 +19,7 @@ class UiGuard(Guard):
     """As `Guard`; a browser asks its user for the key, as the password of any user name."""
 
     open = frozenset({HEALTH})
+    shown: frozenset[str] = frozenset()
     remedy = "open the address that `mog ui` printed; behind a proxy, give it that address with --public-url"
 
     def _check_key(self, authorization: str) -> None:
