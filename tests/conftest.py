@@ -43,6 +43,7 @@ hypothesis.load_profile("usual")
 def pytest_configure(config):
     """Set where temporary folders are, and one thread a process (the workers use the cores), before anything asks."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    clean_environment()
     if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
@@ -122,14 +123,16 @@ def kept(make, name):
 
 
 @pytest.fixture(autouse=True)
-def environment_is_restored(monkeypatch):
-    """No variable of the shell reaches a test, and none that the project sets outlives it."""
-    before = {name: os.environ.pop(name, None) for name in VARIABLES}
+def environment_is_clean(monkeypatch):
+    """No variable of the shell reaches a test, and none that the project or a fixture of a file sets outlives it."""
+    clean_environment()
     yield
-    for name, value in before.items():
+    clean_environment()
+
+
+def clean_environment():
+    for name in VARIABLES:
         os.environ.pop(name, None)
-        if value is not None:
-            os.environ[name] = value
 
 
 @pytest.fixture(scope="session")
