@@ -1,4 +1,4 @@
-"""What the project returns, frozen before its parts move: passages, their scores and ER, the graph, the samples.
+"""Freeze what the project returns before its parts move: passages, their scores and ER, the graph, the samples.
 
 python benchmarks/development.py build --data ../shared/data --homes .mog/development            the large projects
 python benchmarks/goldens.py write .mog/goldens --homes .mog/development                          before a change
@@ -45,8 +45,8 @@ QUESTIONS, PASSAGES, BUDGETS = 500, 20, (1000, 2000, 4000, 8000)
 DIGITS, MARGIN, ALPHA = 4, 0.001, 0.05
 
 
-def asked(settings: Settings) -> list[Question]:
-    """At most `QUESTIONS` questions with evidence, evenly over all sets, in the order of their files."""
+def sampled_questions(settings: Settings) -> list[Question]:
+    """Choose at most `QUESTIONS` questions with evidence, evenly over all sets, in the order of their files."""
     store = Tools(settings).store
     questions = [
         question
@@ -59,7 +59,7 @@ def asked(settings: Settings) -> list[Question]:
 
 
 def recall(question: Question, passages: Iterable[Any], budget: int) -> float:
-    """Share of the characters of the evidence that the first `budget` characters of passages contain."""
+    """Compute the share of the characters of the evidence that the first `budget` characters of passages contain."""
     wanted = {(e.corpus, e.doc, at) for e in question.evidence for at in range(e.start, e.end)}
     found, left = set[tuple[str, str, int]](), budget
     for passage in passages:
@@ -70,14 +70,14 @@ def recall(question: Question, passages: Iterable[Any], budget: int) -> float:
     return len(found) / len(wanted)
 
 
-def measured(path: Path, methods: Sequence[str]) -> dict[str, Any]:
-    """Passages, ER and milliseconds of the questions of a project, by method."""
+def measure(path: Path, methods: Sequence[str]) -> dict[str, Any]:
+    """Measure passages, ER and milliseconds of the questions of a project, by method."""
     settings = config.load(path)
     # What every search reads; `development.py build` leaves out what its tables do not need.
     searched = {"method", *needs([parse("auto", settings)], settings).keys}
     if failures := runner.run(settings, select=sorted(searched)).failures:
         raise click.ClickException(f"{path}: {failures[0]}")
-    questions = asked(settings)
+    questions = sampled_questions(settings)
     documents = ["\n".join(sorted({f"{e.corpus}/{e.doc}" for e in q.evidence})) for q in questions]
     result: dict[str, Any] = {"questions": [q.id for q in questions], "documents": documents, "methods": {}}
     with mog_assets.open(path) as project:
@@ -100,8 +100,8 @@ def measured(path: Path, methods: Sequence[str]) -> dict[str, Any]:
     return result
 
 
-def compared(name: str, before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, str]]:
-    """A row for each method: what differs, and whether ER is lower."""
+def compare_measurements(name: str, before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, str]]:
+    """Compare two measurements: a row for each method with what differs, and whether ER is lower."""
     if before["questions"] != after["questions"]:
         raise click.ClickException(
             f"{name}: expected the {len(before['questions'])} questions of the goldens, got {len(after['questions'])} "
@@ -131,15 +131,15 @@ def compared(name: str, before: dict[str, Any], after: dict[str, Any]) -> list[d
     return rows
 
 
-def described(condition: Any) -> str:
-    """A condition of Dagster with those that it is made of."""
+def describe(condition: Any) -> str:
+    """Describe a condition of Dagster with those that it is made of."""
     own = condition.get_label() or condition.name
-    parts = ", ".join(described(child) for child in condition.children)
+    parts = ", ".join(describe(child) for child in condition.children)
     return f"{own}({parts})" if parts else own
 
 
-def resolved() -> dict[str, Any]:
-    """The samples' graph as Dagster resolves it: by asset, what it depends on, its group, partitions and condition."""
+def resolve_graph() -> dict[str, Any]:
+    """Resolve the samples' graph with Dagster: by asset, its dependencies, group, partitions and condition."""
     with tempfile.TemporaryDirectory() as folder:
         settings = config.load(ROOT / "mog.yaml").model_copy(update={"home": Path(folder)})
         before = os.environ.get("DAGSTER_HOME")
@@ -150,7 +150,7 @@ def resolved() -> dict[str, Any]:
             rows, conditions = {}, list[str]()
             for key in sorted(assets.get_all_asset_keys(), key=lambda key: key.to_user_string()):
                 node = assets.get(key)
-                text = described(node.automation_condition) if node.automation_condition else None
+                text = describe(node.automation_condition) if node.automation_condition else None
                 if text and text not in conditions:
                     conditions.append(text)
                 rows[key.to_user_string()] = {
@@ -173,18 +173,18 @@ def resolved() -> dict[str, Any]:
     return {"assets": rows, "conditions": conditions, "jobs": jobs, "sensors": sensors, "schedules": schedules}
 
 
-def planned() -> dict[str, Any]:
-    """What a run of the samples builds by default, and with everything, in its order."""
+def list_plan() -> dict[str, Any]:
+    """List what a run of the samples builds by default, and with everything, in its order."""
     settings = config.load(ROOT / "mog.yaml")
     recipes = graph(settings)
     return {"default": in_order(recipes, default(recipes)), "all": list(recipes)}
 
 
-SNAPSHOTS = {"graph": resolved, "plan": planned}
+SNAPSHOTS = {"graph": resolve_graph, "plan": list_plan}
 
 
 def as_text(value: Any) -> str:
-    """JSON as it stands in the files."""
+    """Write JSON as it stands in the files."""
     return json.dumps(value, indent=1, sort_keys=True) + "\n"
 
 
@@ -194,7 +194,7 @@ def main() -> None:
 
 
 def projects(homes: Path, names: Sequence[str]) -> dict[str, Path]:
-    """The `mog.yaml` of each collection."""
+    """Find the `mog.yaml` of each collection."""
     found = {path.parent.name: path for path in sorted(homes.glob("*/mog.yaml"))}
     if missing := sorted(set(names) - set(found)):
         raise click.ClickException(
@@ -214,7 +214,7 @@ def write(goldens: Path, names: Sequence[str], homes: Path, methods: str) -> Non
     goldens.mkdir(parents=True, exist_ok=True)
     for name, path in projects(homes, names).items():
         with gzip.open(goldens / f"{name}.json.gz", "wt", encoding="utf-8") as stream:
-            json.dump(measured(path, methods.split(",")), stream)
+            json.dump(measure(path, methods.split(",")), stream)
         click.echo(f"{name} written", err=True)
 
 
@@ -229,7 +229,7 @@ def compare(goldens: Path, names: Sequence[str], homes: Path) -> None:
     for name, path in projects(homes, names).items():
         with gzip.open(goldens / f"{name}.json.gz", "rt", encoding="utf-8") as stream:
             before = json.load(stream)
-        rows += compared(name, before, measured(path, list(before["methods"])))
+        rows += compare_measurements(name, before, measure(path, list(before["methods"])))
         click.echo(f"{name} compared", err=True)
     click.echo(markdown.table(rows, 400))
     if any(row["verdict"] == "LOWER" for row in rows):

@@ -59,7 +59,7 @@ class ReciprocalRanks:
         return np.repeat(of_texts(experts)[None].astype(np.float32), len(candidates.floors), axis=0)
 
     def parts(self, candidates: Candidates, experts: Sequence[str], rows: np.ndarray) -> np.ndarray:
-        """What every expert gives to some candidates; see `blend.Blend.parts`."""
+        """Score some candidates by every expert; see `blend.Blend.parts`."""
         parts = np.zeros((len(rows), len(experts)))
         for column in np.flatnonzero(of_texts(experts)).tolist():
             parts[:, column] = self._reciprocal(candidates, candidates.scores[:, column])[rows]
@@ -99,7 +99,7 @@ class Entropy:
         return np.where(of_texts(experts), np.maximum(candidates.certainty, 0), 0).astype(np.float32)
 
     def parts(self, candidates: Candidates, experts: Sequence[str], rows: np.ndarray) -> np.ndarray:
-        """What every expert gives to some candidates; see `blend.Blend.parts`."""
+        """Score some candidates by every expert; see `blend.Blend.parts`."""
         powers, total = candidates.powers
         question = candidates.question[rows]
         return powers[rows] / total[question] * self.weights(candidates, experts)[question]

@@ -42,7 +42,7 @@ SETTINGS = {
 
 
 def tree(pid: int) -> list[int]:
-    """A process and all that it started."""
+    """List a process and all that it started."""
     children: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         children += map(int, task.read_text().split())
@@ -69,7 +69,7 @@ def ui(folder: Path) -> Iterator[None]:
 
 
 def unfinished(folder: Path) -> list[str]:
-    """Status of each run that has not ended, in Dagster's records."""
+    """List the status of each run that has not ended, in Dagster's records."""
     with dg.DagsterInstance.from_config(str(folder / "home/dagster")) as instance:
         return [run.status.value for run in instance.get_runs(dg.RunsFilter(statuses=NOT_FINISHED_STATUSES))]
 
@@ -92,14 +92,14 @@ def add(folder: Path, number: int) -> None:
 
 
 def begin(folder: Path) -> None:
-    """A project with one document."""
+    """Write a project with one document."""
     (folder / "notes").mkdir(parents=True)
     (folder / "mog.yaml").write_text(json.dumps(SETTINGS), encoding="utf-8")
     add(folder, 0)
 
 
 def runs(folder: Path) -> int:
-    """How many runs Dagster's records have."""
+    """Count the runs in Dagster's records."""
     with dg.DagsterInstance.from_config(str(folder / "home/dagster")) as instance:
         return instance.get_runs_count()
 
@@ -139,7 +139,7 @@ def edits(folder: Path) -> None:
 
 
 def shown(project: mog_assets.Project) -> str:
-    """The text of the best passage about a newt, if it is of the new file."""
+    """Return the text of the best passage about a newt, if it is of the new file."""
     best = project.retrieve("newt", k=1).passages[:1]
     return best[0].text if best and best[0].doc == "new.md" else ""
 

@@ -22,6 +22,6 @@ def test_a_lower_recall_and_other_passages_are_seen():
     before = of | {"methods": {"fused": {"passages": passages, "er": [1.0, 1.0], "ms": [1, 1]}}}
     worse = [passages[0], [["c", "e", 1, 9, 0.5]]]
     after = of | {"methods": {"fused": {"passages": worse, "er": [1.0, 0.9], "ms": [1, 1]}}}
-    (same,), (row,) = (GOLDENS["compared"]("c", before, other) for other in (before, after))
+    (same,), (row,) = (GOLDENS["compare_measurements"]("c", before, other) for other in (before, after))
     assert (same["verdict"], same["other scores"]) == ("equal", "0")
     assert (row["verdict"], row["other passages"], row["other scores"]) == ("LOWER", "1", "1")
