@@ -15,6 +15,8 @@ from mog_assets.corpus.ocr import Recognised
 from mog_assets.corpus.pdf_forms import with_annotations, xfa_lines
 from mog_assets.corpus.pdf_lines import ITEM, Box, Line, lines_of, page_lines
 from mog_assets.corpus.running import without_running
+from mog_assets.text.languages import DEFAULT, detected
+from mog_assets.text.terms import content_words
 
 _MOST_BOOKMARKS = 10_000
 # Widths of a column, in points, within which lines are compared.
@@ -58,19 +60,21 @@ def read_pdf(
         raise ValueError(f"damaged: expected a readable .pdf file, got: {error}") from error
     pdf.init_forms()
     pages: list[list[Line]] = []
-    edges, unreadable, images, nonsense = [], 0, 0, 0
+    edges, unreadable, images, unmapped, illegible = [], 0, 0, 0, 0
     for number in range(len(pdf)):
         try:
             page = pdf[number]
             try:
                 _, bottom, _, top = page.get_bbox()
                 lines, edge = page_lines(page), (bottom, top)
-                unmapped = 2 * sum(not line.mapped for line in lines) > len(lines)
-                if recognise is not None and (unmapped or not lines):
+                doubtful = 2 * sum(not line.mapped for line in lines) > len(lines)
+                lost = doubtful and not _is_prose(" ".join(line.text for line in lines))
+                if recognise is not None and (lost or not lines):
                     lines = lines_of(recognise(page))
                     images += bool(lines)
-                elif unmapped:
-                    nonsense += 1
+                else:
+                    unmapped += doubtful
+                    illegible += lost
                 lines = with_annotations(pdf, page, lines)
             finally:
                 page.close()
@@ -87,15 +91,21 @@ def read_pdf(
     if without == len(pages):
         remedy = "; set `reader: ocr`" if recognise is None else ", also for OCR"
         raise ValueError(f"scanned: {without} {'page' if without == 1 else 'pages'} without text{remedy}")
-    if nonsense == len(pages) - without:
+    if illegible == len(pages) - without:
         raise ValueError("no text: its fonts do not say which letters they show; set `reader: ocr`")
     pages, running, removed = without_running(pages, edges)
     counts = {"pages without text": without, "pages recognised": images, "headers and footers left out": removed}
-    counts["pages in fonts that do not say their letters"] = nonsense
+    counts["pages in fonts that do not say their letters"] = unmapped
     notes = {name: count for name, count in counts.items() if count}
     title = pdf.get_metadata_dict().get("Title", "").strip()
     title = title or next((first_line(lines[0].text) for lines in pages if lines), "") or fallback
     return _text(pages, _outline(pdf), running, limit).parsed(title, fallback, notes)
+
+
+def _is_prose(text: str) -> bool:
+    """Whether a tenth of the words of a text are stop words of its language, which is no accident."""
+    words = [word for word in text.split() if any(map(str.isalpha, word))]
+    return len(content_words(" ".join(words), detected(text) or DEFAULT)) < 0.9 * len(words)
 
 
 def _is_wait(pages: list[list[Line]]) -> bool:

@@ -208,7 +208,7 @@ def test_an_xfa_form_is_read_or_refused_as_one():
         read(xfa(b"<template/>", b"<datasets/>"))
 
 
-def unmapped(pages):
+def unmapped(pages, shown=b"002F0052005500480050"):
     """A PDF whose pages, but for those after the first, have a font that numbers its glyphs and has no map of them."""
     objects = {
         80: b"<< /Type /Font /Subtype /Type0 /BaseFont /Own /Encoding /Identity-H /DescendantFonts [81 0 R] >>",
@@ -218,7 +218,7 @@ def unmapped(pages):
         b"/Descent 0 /CapHeight 700 /StemV 80 >>",
         100: PAGE.replace(b"/F1 3 0 R", b"/F1 80 0 R") + b">>",
     }
-    glyphs = b"BT /F1 10 Tf 72 700 Td <002F0052005500480050> Tj ET"
+    glyphs = b"BT /F1 10 Tf 72 700 Td <" + shown + b"> Tj ET"
     return pdf([glyphs, *pages], objects=objects)
 
 
@@ -231,3 +231,9 @@ def test_pages_in_fonts_that_do_not_say_their_letters_are_noted_refused_or_recog
 
     seen = read(unmapped([]), recognise=lambda page: [Recognised("Lorem", 72, 120, 700, 10)])
     assert (seen.text, seen.notes) == ("Lorem", {"pages recognised": 1})
+
+
+def test_words_of_a_language_are_kept_whether_or_not_their_font_says_its_letters():
+    sentence = "The otter is in the river, and there it eats what it finds."
+    found = read(unmapped([], sentence.encode("utf-16-be").hex().encode()))
+    assert (found.text, found.notes) == (sentence, {"pages in fonts that do not say their letters": 1})
