@@ -78,7 +78,8 @@ def write_statistics(work: Work, count: Callable[[str], dict[str, Counted]]) -> 
     for name, of_corpora in ((TOTALS, totals), (LANGUAGES, words)):
         path, _ = work.file(name, of_corpora)
         with work.writing(path) as temporary:
-            temporary.write_text(json.dumps(of_corpora), encoding="utf-8")
+            # Its name stands for the content, whatever the order.
+            temporary.write_text(json.dumps(of_corpora, sort_keys=True), encoding="utf-8")
     work.counts["terms"] = terms
 
 
@@ -97,7 +98,10 @@ def frequent_terms(documents: Artefact) -> dict[str, dict[str, int]]:
         for row in table.filter(pc.is_in(table["sha256"], pa.array(sorted(drawn)))).to_pylist():
             code = row["language"] or DEFAULT
             counts[code].update(terms_of([row["text"][:_READ]], code)[0])
-    return {code: dict(own.most_common(2 * TERMS)) for code, own in sorted(counts.items())}
+    # Which of equally frequent ones are taken does not depend on the order of the documents.
+    return {
+        code: dict(Counter(dict(sorted(own.items()))).most_common(2 * TERMS)) for code, own in sorted(counts.items())
+    }
 
 
 def statistics_settings(tools: Tools) -> Any:
