@@ -8,8 +8,10 @@ import email
 import email.policy
 import re
 from email.errors import MessageError
+from email.headerregistry import HeaderRegistry
 from email.message import Message
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from mog_assets.corpus.decoding import decode, known_encoding
@@ -22,6 +24,8 @@ _HEAD = (*_PEOPLE, "date", "subject")
 _WORD, _URL = re.compile(r"\w+"), re.compile(r"\w+://\S+")
 # The strings of a page that are shown.
 _SHOWN = "//text()[not(parent::style or parent::script or parent::title)]"
+# The library parses a header again each time that it is asked for.
+_POLICY = email.policy.default.clone(header_factory=lru_cache(maxsize=128)(HeaderRegistry()))
 # A message may name thousands.
 _LONGEST_FIELD = 1_000
 _MOST_ATTACHMENTS = 100
@@ -48,7 +52,7 @@ def read_message(content: bytes, fallback: str, limit: int) -> Parsed:
     Raises:
         ValueError: it is no message; the message is the reason.
     """
-    message = email.message_from_bytes(content, policy=email.policy.default)
+    message = email.message_from_bytes(content, policy=_POLICY)
     if not any(_field(message, name) for name in (*_PEOPLE, "subject", "date")):
         raise ValueError("expected a message with From, To, Subject or Date, got none of them")
     subject, unread, draft = _field(message, "subject"), list[str](), MarkedText(limit)
@@ -73,7 +77,7 @@ def texts(part: Message, unread: list[str]) -> list[Written]:
         if part.get("content-transfer-encoding", "").lower() == "base64":
             # Against the standard, which has no encoding of a whole message.
             encoded = base64.b64decode(forwarded.as_bytes() + b"==")
-            forwarded = email.message_from_bytes(encoded, policy=email.policy.default)
+            forwarded = email.message_from_bytes(encoded, policy=_POLICY)
         lines = [f"{name.title()}: {value}" for name in _HEAD if (value := _field(forwarded, name))]
         return [*_written(False, "\n".join(lines)), *texts(forwarded, unread)]
     if isinstance(inner, list) and kind.startswith("multipart/"):
