@@ -19,7 +19,7 @@ _LINES = {
     *("tbody", "tfoot", "thead", "tr"),
 }
 _PARAGRAPHS = {"address", "blockquote", "center", "dl", "hr", "ol", "p", "pre", "table", "ul", *_HEADINGS}
-_CELLS = ["td", "th"]
+_CELLS, _SPANS = ["td", "th"], ["rowspan", "colspan"]
 # What ends an element without an end tag.
 _FOLLOW = {"p": _LINES | _PARAGRAPHS, **dict.fromkeys(("dd", "dt"), {"dd", "dt"}), "li": {"li"}, "tr": {"tr"}}
 _CODES = {"pre", "textarea"}
@@ -66,7 +66,7 @@ def read_html(html: str, fallback: str) -> Parsed:
     try:
         soup = BeautifulSoup(_closed(html.replace("\r\n", "\n").replace("\r", "\n")), "html.parser")
         named = soup.title.get_text() if soup.title else ""
-        if re.search("(row|col)span", html, re.I):
+        if any(span in html.lower() for span in _SPANS):
             _spread(soup)
         hidden = _Hidden(soup)
         flow = _Flow(menus_end_at_heading=soup.find(list(_HEADINGS)) is not None)
@@ -103,9 +103,10 @@ def _spread(soup: Any) -> None:
         label = len(cell.get_text()) <= _LABEL and cell.find(["table", *_HEADINGS]) is None
         return copy.copy(cell) if label else soup.new_tag(cell.name)
 
-    for table in {id(t): t for c in soup.select("[rowspan], [colspan]") if (t := c.find_parent("table"))}.values():
+    spanning = [e for e in soup.descendants if e.name in _CELLS and any(map(e.has_attr, _SPANS))]
+    for table in {id(t): t for cell in spanning if (t := cell.find_parent("table"))}.values():
         # Without end tags, rows and cells are within each other, and a copy would have all that follow.
-        if table.select_one("td > td, td > th, th > td, th > th, td > tr, th > tr"):
+        if any(e.name in (*_CELLS, "tr") and e.parent.name in _CELLS for e in table.descendants):
             continue
         above: dict[int, tuple[int, Any]] = {}
         for row in (row for row in table.find_all("tr") if row.find_parent("table") is table):
