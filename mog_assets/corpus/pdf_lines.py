@@ -20,6 +20,7 @@ from mog_assets.corpus.ocr import Recognised
 _HYPHEN = "\ufffe"
 _LINE = re.compile(f"[^\r\n{_HYPHEN}]+")
 # Hyphens that it leaves, and all at the end of a page.
+_HYPHENS = "-\u2010\u00ad"
 _LEFT, _LAST = re.compile(r"(?<=[^\W\d_])[\u2010\u00ad]$"), re.compile(r"(?<=[^\W\d_])[-\u2010\u00ad]$")
 _WORD = re.compile(r"\S+")
 # The marker of an item; symbol fonts have theirs in a private area.
@@ -199,7 +200,7 @@ def _lines(page: pdfium.PdfTextPage) -> list[Line]:
     spaced, placed, mapped = _SPACED.search(text), PLACED.search(text), 2 * len(clean(text)) > len(text)
     for match in _LINE.finditer(text):
         whole = match[0].rstrip()
-        line = (_LAST if match.end() == len(text) else _LEFT).sub("", whole)
+        line = (_LAST if match.end() == len(text) else _LEFT).sub("", whole) if whole[-1:] in _HYPHENS else whole
         hyphen = line != whole or text[match.end() : match.end() + 1] == _HYPHEN
         if line.strip():
             start = match.start()
@@ -264,8 +265,9 @@ def _closed(places: _Places, line: str, start: int) -> str:
 
 
 def _valid(units: str) -> str:
-    text = clean(units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore"))
-    return _SYMBOL.sub("•", text)
+    if units.isascii():
+        return clean(units)
+    return _SYMBOL.sub("•", clean(units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")))
 
 
 def _cells(places: _Places, line: str, words: list[tuple[str, int, int]], box: Box | None) -> list[str]:
