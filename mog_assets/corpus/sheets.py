@@ -23,7 +23,7 @@ _ROWS = re.compile(rb'(<(?:\w+:)?row\b[^>]*?\br=")(\d+)')
 _PLACES = re.compile(rb'(<(?:\w+:)?c\b[^>]*?\br=")([A-Z]+)(\d+)')
 _MERGED = re.compile(rb'(<(?:\w+:)?mergeCell\b[^>]*?\bref=")([A-Z]+)(\d+):([A-Z]+)(\d+)')
 # A pattern that begins with a letter is found three times as fast as one that begins with an optional prefix.
-_START, _END, _VALUE = rb"c(?<=[<:]c)\b", rb"</(?:\w+:)?c>", rb"<(?:\w+:)?v>([^<]*)<"
+_START, _END, _VALUE = rb"c(?<=[<:]c)\b", rb"</(?:\w+:)?c>", rb"<(?:\w+:)?v>([^<]+)<"
 _COLUMNS = re.compile(_START + rb'[^>]*?\br="([A-Z]+)')
 _BEYOND_Z = re.compile(rb'r="[A-Z]{2}')
 _FORMULA = re.compile(rb"f(?<=[<:]f)\b")

@@ -182,6 +182,7 @@ def test_merged_labels_stand_in_every_row_and_column_and_errors_are_shown(tmp_pa
 def test_formulas_without_a_value_are_shown_and_all_that_is_left_out_is_noted(tmp_path):
     def fill(sheet, book):
         sheet.append([2, 3, "=A1+B1", '=IF(A1<1,"a & b",C1)'])
+        sheet["C1"].number_format = "0%"
         sheet["A1"].comment = Comment("Weighed twice.", "Ann")
         chart = BarChart()
         chart.add_data(Reference(sheet, min_col=1, min_row=1))
