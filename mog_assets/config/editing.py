@@ -71,13 +71,10 @@ def _inserted(text: str, section: str, name: str, entry: Entry, line_end: str) -
     pairs = {key.value: (key, value) for key, value in root.value}
     if section not in pairs:
         if root.flow_style:
-            at, comma = _end_of(root), ", " if root.value else ""
-            return f"{text[:at]}{comma}{section}: {{{_flow(name, entry)}}}{text[at:]}"
+            return _in_brackets(text, root, f"{section}: {{{_flow(name, entry)}}}")
         left = " " * root.value[0][0].start_mark.column
         lines = f"\n{left}{section}:\n{block(name, entry, left + _STEP)}"
-        corpora = pairs["corpora"][1]
-        at = corpora.end_mark.index if corpora.flow_style else _end_of(corpora)
-        return _with_lines(text, at, left, lines, line_end)
+        return _with_lines(text, pairs["corpora"][1].end_mark.index, left, lines, line_end)
     key, value = pairs[section]
     left = " " * key.start_mark.column
     if isinstance(value, yaml.ScalarNode):
@@ -85,35 +82,23 @@ def _inserted(text: str, section: str, name: str, entry: Entry, line_end: str) -
         text = text[: value.start_mark.index] + text[value.end_mark.index :]
         return _with_lines(text, key.end_mark.index, left, block(name, entry, left + _STEP), line_end)
     if value.flow_style:
-        at = _end_of(value) if value.value else value.start_mark.index + 1
-        return f"{text[:at]}{', ' if value.value else ''}{_flow(name, entry)}{text[at:]}"
+        return _in_brackets(text, value, _flow(name, entry))
     indent = " " * value.value[0][0].start_mark.column
-    return _with_lines(text, _end_of(value), left, block(name, entry, indent), line_end)
+    return _with_lines(text, value.end_mark.index, left, block(name, entry, indent), line_end)
 
 
-def _end_of(node: yaml.Node) -> int:
-    """Where the content of a node ends: a block node says where the next one starts, after blank lines and comments.
-
-    The content of a flow collection that is not empty ends before its bracket.
-    """
-    if isinstance(node, yaml.CollectionNode) and node.value:
-        last = node.value[-1]
-        key, value = last if isinstance(node, yaml.MappingNode) else (last, last)
-        inner = value.end_mark.index if getattr(value, "flow_style", None) else _end_of(value)
-        # An alias has the place of what it stands for, before its key.
-        return max(key.end_mark.index if isinstance(key, yaml.ScalarNode) else 0, inner)
-    return node.end_mark.index
+def _in_brackets(text: str, node: yaml.CollectionNode, added: str) -> str:
+    at = node.end_mark.index - 1
+    comma = "" if not node.value else " " if text[:at].rstrip().endswith(",") else ", "
+    return f"{text[:at]}{comma}{added}{text[at:]}"
 
 
 def _with_lines(text: str, at: int, left: str, lines: str, line_end: str) -> str:
-    """A text with lines after the one in which `at` is, and after comments that belong to it: those further right."""
+    """A text with lines before `at`, or after its line, and before blank lines and comments that are not indented."""
     if at and text[at - 1] != "\n":
         at = text.find("\n", at) + 1 or len(text)
-    while at < len(text):
-        stop = text.find("\n", at) + 1 or len(text)
-        line = text[at:stop]
-        if not (line.startswith(left + " ") and line.lstrip().startswith("#")):
-            break
-        at = stop
-    start = "" if not at or text[at - 1] == "\n" else line_end
+    before = text[:at].splitlines(keepends=True)
+    while not before[-1].strip() or (before[-1].lstrip().startswith("#") and not before[-1].startswith(left + " ")):
+        at -= len(before.pop())
+    start = "" if text[at - 1] == "\n" else line_end
     return f"{text[:at]}{start}{lines.replace(chr(10), line_end)}{text[at:]}"

@@ -19,20 +19,35 @@ MOST_DEEP = 50
 # Number of values in a file, with aliases expanded.
 MOST_VALUES = 100_000
 _TAG = "tag:yaml.org,2002:"
+_PLAIN = {
+    yaml.MappingNode: ("map",),
+    yaml.SequenceNode: ("seq",),
+    yaml.ScalarNode: ("str", "null", "bool", "int", "float"),
+}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
+class _Wrong(Exception):
+    """What is wrong, for the user; the caller adds the name of the file."""
+
+
 class _Loader(yaml.SafeLoader):
-    """Reads dates and a lone `=` as text."""
+    """Reads dates and a lone `=` as text, and refuses nesting beyond the recursion of what follows."""
 
     yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if tag not in (f"{_TAG}timestamp", f"{_TAG}value")]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+    _depth = 0
 
-
-class _Wrong(Exception):
-    """What is wrong, for the user; the caller adds the name of the file."""
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self._depth > MOST_DEEP:
+            line = self.peek_event().start_mark.line + 1
+            raise _Wrong(f"expected values nested at most {MOST_DEEP} deep, got more on line {line}")
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
 
 def read(source: Path) -> dict[str, Any]:
@@ -64,7 +79,6 @@ def _parsed(data: bytes) -> dict[str, Any]:
     if "\0" in text:
         raise _Wrong("expected a readable UTF-8 YAML file, got NUL bytes (perhaps UTF-16); save it as UTF-8")
     try:
-        _check_depth(text)
         node = yaml.compose(text, _Loader)
     except yaml.YAMLError as error:
         raise _Wrong(f"expected YAML, got: {' '.join(str(error).split())}") from error
@@ -73,19 +87,6 @@ def _parsed(data: bytes) -> dict[str, Any]:
         raise _Wrong(f"expected keys with values, got {what}")
     values: dict[str, Any] = _Values().value(node, "")
     return values
-
-
-def _check_depth(text: str) -> None:
-    """Reject nesting that would exceed the recursion limit of the parsers that follow."""
-    depth = documents = 0
-    for event in yaml.parse(text, _Loader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        documents += isinstance(event, yaml.DocumentStartEvent)
-        line = event.start_mark.line + 1
-        if depth > MOST_DEEP:
-            raise _Wrong(f"expected values nested at most {MOST_DEEP} deep, got more on line {line}")
-        if documents > 1:
-            raise _Wrong(f"expected one document, got a second one on line {line}: remove `---`")
 
 
 class _Values:
@@ -106,21 +107,22 @@ class _Values:
         self._count += 1
         if self._count > MOST_VALUES:
             raise _Wrong(f"expected at most {MOST_VALUES:,} values, got more after expanding aliases")
+        kind = node.tag.removeprefix(_TAG)
+        if kind not in _PLAIN[type(node)]:
+            tag = node.tag.replace(_TAG, "!!")
+            raise _Wrong(f"{key}: expected plain YAML, got the tag {tag} in {_line(node)}: leave it out")
         if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node, key)
-        plain = {yaml.MappingNode: "map", yaml.SequenceNode: "seq"}
-        if node.tag != _TAG + plain[type(node)]:
-            raise _Wrong(f"{key}: expected plain YAML, got the tag {_short(node.tag)} in {_line(node)}: leave it out")
+            return self._scalar(node, kind, key)
         if any(node is outer for outer in self._within):
             raise _Wrong(f"{key}: expected a value, got an alias on {_line(node)} that contains itself")
         self._within.append(node)
-        made: Any
+        built: Any
         if isinstance(node, yaml.MappingNode):
-            made = {name: self.value(entry, _joined(key, name)) for name, entry in self._keyed(node, key)}
+            built = {name: self.value(entry, _joined(key, name)) for name, entry in self._keyed(node, key)}
         else:
-            made = [self.value(entry, _joined(key, str(i))) for i, entry in enumerate(node.value)]
+            built = [self.value(entry, _joined(key, str(i))) for i, entry in enumerate(node.value)]
         self._within.pop()
-        return made
+        return built
 
     def _keyed(self, node: yaml.MappingNode, key: str) -> Iterator[tuple[str, yaml.Node]]:
         lines: dict[str, str] = {}
@@ -136,22 +138,20 @@ class _Values:
                     f"{printable(place)}: expected a key that is a text, got one that YAML reads as {kind} in "
                     f"{_line(name)}: write it in quotes, {printable(name.value)!r}"
                 )
-            self._scalar(name, place)
+            self._scalar(name, "str", place)
             if name.value in lines:
                 both = f"{lines[name.value]} and {_line(name)}"
                 raise _Wrong(f"{place}: expected the key once, got it twice, in {both}: remove one")
             lines[name.value] = _line(name)
             yield name.value, entry
 
-    def _scalar(self, node: yaml.ScalarNode, key: str) -> Any:
-        kind, text = node.tag.removeprefix(_TAG), node.value
+    def _scalar(self, node: yaml.ScalarNode, kind: str, key: str) -> Any:
+        text = node.value
         if kind == "str":
             wrong = "half of a surrogate pair" if _SURROGATE.search(text) else "NUL" if "\0" in text else ""
             if wrong:
                 raise _Wrong(f"{printable(key)}: expected text, got {printable(text)!r} with {wrong} in {_line(node)}")
             return text
-        if kind not in ("null", "bool", "int", "float"):
-            raise _Wrong(f"{key}: expected plain YAML, got the tag {_short(node.tag)} in {_line(node)}: leave it out")
         try:
             return None if kind == "null" else getattr(self._scalars, f"construct_yaml_{kind}")(node)
         # A tag that does not fit the text, or more digits than Python can read.
@@ -163,10 +163,6 @@ class _Values:
 
 def _joined(key: str, name: str) -> str:
     return f"{key}.{name}" if key else name
-
-
-def _short(tag: str) -> str:
-    return tag.replace(_TAG, "!!")
 
 
 def _line(node: yaml.Node) -> str:

@@ -129,7 +129,7 @@ CASES = {
     "unclosed brace": Case("corpora: {notes", ("expected YAML", "line")),
     "tab": Case("corpora:\n\tnotes:\n\t\tpath: x\n", ("expected YAML", "'\\t'")),
     "bad indent": Case("home: home\n corpora: {}\n", ("expected YAML", "line")),
-    "two documents": Case(BASE + "---\n" + BASE, ("expected", "one document")),
+    "two documents": Case(BASE + "---\n" + BASE, ("expected", "single document")),
     "unknown alias": Case(BASE + "seed: *x\n", ("expected YAML", "alias")),
     "unknown tag": Case(BASE + "seed: !!python/object/apply:os.system [ls]\n", ("seed: expected", "tag")),
     "own tag": Case(BASE + "seed: !mine 3\n", ("seed: expected", "tag")),
