@@ -255,12 +255,10 @@ class QuestionSetSettings(SettingsModel):
 
 
 class Bm25Settings(SettingsModel):
-    """BM25 in Lucene's form; `statistics` sets over which texts document frequencies and lengths are counted."""
+    """BM25 in Lucene's form."""
 
     k1: float = Field(1.5, ge=0, le=1000)
     b: float = Field(0.75, ge=0, le=1)
-    # Over all corpora that are searched together; benchmarks/README.md compares both.
-    statistics: Literal["corpus", "question_set"] = "question_set"
 
 
 class RankingSettings(SettingsModel):

@@ -169,11 +169,10 @@ class SectionSearch:
 
     def _by_words(self, sections: np.ndarray) -> Iterator[np.ndarray]:
         corpora, options = self.corpora, self.corpora.settings.bm25
-        owners = corpora.owners[corpora.sections.document[sections]]
         yield self._words[corpora.sections.chunks(sections, 1)]
         counts = corpora.piece_counts.within(self.question.terms, sections)
         for level in corpora.settings.level_range[1:]:
-            yield counts.scores(level, corpora.weighing(f"level_{level}"), owners, options.k1, options.b)
+            yield counts.scores(level, corpora.statistics().of(f"level_{level}"), options.k1, options.b)
 
     def _by_vectors(self, sections: np.ndarray) -> Iterator[np.ndarray]:
         corpora, pieces = self.corpora, self.corpora.sections.chunks(sections, 1)

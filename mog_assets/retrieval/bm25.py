@@ -1,6 +1,6 @@
 """BM25 over the chunks of one level: counts are stored, and terms are weighted when an index is opened.
 
-Weighting takes milliseconds and can use the statistics of one corpus or of all corpora that are searched together.
+Weighting takes milliseconds, by the statistics of all corpora that are searched together.
 Scores are Lucene's (`bm25s`, method "lucene"); retrieval is bm25s with its numba backend.
 """
 

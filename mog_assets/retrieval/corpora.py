@@ -26,7 +26,6 @@ from mog_assets.retrieval.bm25 import (
     TermCounts,
     joined,
     mapped_counts,
-    statistics,
 )
 from mog_assets.retrieval.neighbours import Neighbours
 from mog_assets.retrieval.piece_counts import PieceCounts, Sections
@@ -127,8 +126,8 @@ class Corpora:
         def opened() -> Sequence[Words]:
             if not self._weighs_late(level):
                 return self._indexes(level)
-            parts = zip(self._mapped, self.weighing("level_1", self.shard_owners), strict=True)
-            return [Postings([part], [over], self._saturation) for part, over in parts]
+            over = self.statistics().of("level_1")
+            return [Postings([part], over, self._saturation) for part in self._mapped]
 
         indexes: Sequence[Words] = self._once(("bm25", level), opened)
         return indexes
@@ -138,7 +137,7 @@ class Corpora:
         return level == 1 and self.kept is not None and self.indexed
 
     def _indexes(self, level: int) -> list[Bm25Index]:
-        return self.weighted(self.counts(level), f"level_{level}", owners=self.shard_owners)
+        return self.weighted(self.counts(level), self.statistics().of(f"level_{level}"))
 
     def joined_bm25(self, level: int) -> Words:
         """One BM25 index of a level over all corpora."""
@@ -177,7 +176,7 @@ class Corpora:
     def title_postings(self) -> Postings:
         """As `titles`, mapped."""
         parts = [part for name in self.names for part in open_titles(self.read("tokens", name), mapped_counts)]
-        return Postings(parts, [self.statistics().of("title")] * len(parts), Presence())
+        return Postings(parts, self.statistics().of("title"), Presence())
 
     @cached_property
     def title_sizes(self) -> np.ndarray:
@@ -192,7 +191,7 @@ class Corpora:
     @cached_property
     def piece_counts(self) -> PieceCounts:
         """Term counts of level 1 and of titles, over all corpora, with their weights."""
-        words = Postings(self._mapped, self.weighing("level_1", self.shard_owners), self._saturation)
+        words = Postings(self._mapped, self.statistics().of("level_1"), self._saturation)
         return PieceCounts(self.sections, words, self.title_postings)
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
@@ -203,55 +202,19 @@ class Corpora:
                 self.kept[key] = make()
             return self.kept[key]
 
-    def statistics(self, key: str = "statistics", only: str | None = None) -> StoredStatistics:
-        """The statistics that weigh terms.
-
-        Args:
-            key: `statistics`, or `hop_statistics`.
-            only: Those of one corpus; None: of all of these together.
-        """
-        if (key, only) not in self._statistics:
-            names = list(self.names) if only is None else [only]
-            self._statistics[key, only] = StoredStatistics(self.read(key, None).path, names)
-        return self._statistics[key, only]
+    def statistics(self, key: str = "statistics") -> StoredStatistics:
+        """The statistics that weigh terms: those of the asset `statistics`, or `hop_statistics`."""
+        if key not in self._statistics:
+            self._statistics[key] = StoredStatistics(self.read(key, None).path, self.names)
+        return self._statistics[key]
 
     @cached_property
-    def _statistics(self) -> dict[tuple[str, str | None], StoredStatistics]:
+    def _statistics(self) -> dict[str, StoredStatistics]:
         return {}
 
-    def weighted(
-        self,
-        parts: Sequence[TermCounts],
-        kind: str,
-        key: str = "statistics",
-        owners: Sequence[int] | None = None,
-        live: bool = False,
-    ) -> list[Bm25Index]:
-        """BM25 indexes of term counts, weighted as the settings say.
-
-        Args:
-            parts: Counts of the texts of each corpus, or of shards of it.
-            kind: Which texts: `level_1`, …
-            key: The asset with their statistics.
-            owners: Position of the corpus of each; None if each is a corpus.
-            live: Weight them with their own statistics.
-        """
-        options = self.settings.bm25
-        if not live:
-            over = self.weighing(kind, owners, key)
-        elif options.statistics == "corpus":
-            over = [statistics([part]) for part in parts]
-        else:
-            over = [statistics(parts)] * len(parts)
-        return [Bm25Index(part, weights, options.k1, options.b) for part, weights in zip(parts, over, strict=True)]
-
-    def weighing(self, kind: str, owners: Sequence[int] | None = None, key: str = "statistics") -> list[Statistics]:
-        """The statistics that weigh the texts of each part; see `weighted`."""
-        if self.settings.bm25.statistics == "corpus":
-            over = [self.statistics(key, name).of(kind) for name in self.names]
-        else:
-            over = [self.statistics(key).of(kind)] * len(self.names)
-        return over if owners is None else [over[owner] for owner in owners]
+    def weighted(self, parts: Sequence[TermCounts], over: Statistics) -> list[Bm25Index]:
+        """BM25 indexes of term counts: of the texts of each corpus, or of shards of it."""
+        return [Bm25Index(part, over, self.settings.bm25.k1, self.settings.bm25.b) for part in parts]
 
     def vectors(self, level: int) -> VectorTable:
         """Vectors of a level."""

@@ -131,13 +131,12 @@ class SectionCounts:
         sizes = np.diff(layout.offsets)[self.sections][owner]
         return chunks, owner, self._starts[owner] + within, np.minimum(width, sizes - within)
 
-    def scores(self, level: int, over: Sequence[Statistics], owners: np.ndarray, k1: float, b: float) -> np.ndarray:
+    def scores(self, level: int, over: Statistics, k1: float, b: float) -> np.ndarray:
         """BM25 of the chunks of a level in these sections: the same numbers as from an index of all chunks.
 
         Args:
             level: The level.
-            over: Statistics of the level that weigh each corpus.
-            owners: Position of the corpus of each section.
+            over: Statistics of the level.
             k1: Term frequency saturation.
             b: Length normalisation.
 
@@ -154,14 +153,11 @@ class SectionCounts:
         titles = self.title_lengths[owner]
         lengths = np.add.reduceat(self.lengths, first) - again * titles
         weights = np.zeros(counts.shape, np.float32)
-        corpora = owners[owner]
-        for corpus in np.unique(corpora).tolist():
-            statistics = over[corpus]
-            row, column = np.nonzero((counts > 0) & (corpora == corpus))
-            frequencies = statistics.frequencies_of(self.terms)[row]
-            weights[row, column] = term_weights(
-                counts[row, column], frequencies, lengths[column], statistics.chunks, statistics.mean_length, k1, b
-            )
+        row, column = np.nonzero(counts > 0)
+        frequencies = over.frequencies_of(self.terms)[row]
+        weights[row, column] = term_weights(
+            counts[row, column], frequencies, lengths[column], over.chunks, over.mean_length, k1, b
+        )
         for place in self.order:
             result += weights[place]
         return result

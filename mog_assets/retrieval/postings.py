@@ -102,18 +102,17 @@ class Postings:
 
     Args:
         parts: Mapped counts of each shard; see `shards.open_counts`.
-        over: The statistics that weigh each.
+        over: The statistics that weigh them.
         kind: How a term is weighed.
 
     Attributes:
         chunks: How many texts there are.
     """
 
-    def __init__(self, parts: Sequence[TermCounts], over: Sequence[Statistics], kind: Saturation | Presence) -> None:
+    def __init__(self, parts: Sequence[TermCounts], over: Statistics, kind: Saturation | Presence) -> None:
         firsts = np.cumsum([0, *(len(part.lengths) for part in parts)]).tolist()
         self.chunks: int = firsts[-1]
-        shards = zip(parts, over, firsts[:-1], strict=True)
-        self._shards = [_Shard(part, weighing, first, kind) for part, weighing, first in shards]
+        self._shards = [_Shard(part, over, first, kind) for part, first in zip(parts, firsts[:-1], strict=True)]
 
     @property
     def sizes(self) -> np.ndarray:

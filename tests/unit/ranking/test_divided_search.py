@@ -38,8 +38,8 @@ def call(target, jobs):
     return {part: pickle.loads(pickle.dumps(function(**pickle.loads(pickle.dumps(job))))) for part, job in jobs.items()}  # noqa: S301
 
 
-def opened(settings, parts=0, questions=QUESTIONS, **changed):
-    tools = Tools(settings.model_copy(update=changed))
+def opened(settings, parts=0, questions=QUESTIONS):
+    tools = Tools(settings)
     retrieval = Retrieval.open(tools, tools.store.read, list(settings.corpora), questions, keep=True)
     corpora = retrieval.corpora
     searching = Searchers(call, tools.store.home, corpora, parts) if parts else None
@@ -67,15 +67,13 @@ def test_parts_hold_every_piece_once_and_are_about_as_large(settings):
             assert len(parts) == most and max(sizes) < 2.5 * min(sizes)
 
 
-@pytest.mark.parametrize("statistics", ["all", "corpus"])
 @pytest.mark.parametrize("parts", [1, 2, 3, 7])
-def test_however_many_parts_there_are_the_candidates_are_those_of_one_search(settings, parts, statistics, monkeypatch):
+def test_however_many_parts_there_are_the_candidates_are_those_of_one_search(settings, parts, monkeypatch):
     # Few of the samples' pieces are near, and their documents have several sections.
     monkeypatch.setattr(section_search, "NEAREST", 5)
     monkeypatch.setattr(piece_counts, "_PIECES", 1)
     monkeypatch.setattr(neighbours, "FEW", 0)
-    bm25 = settings.bm25.model_copy(update={"statistics": statistics})
-    whole, divided_ones = found(opened(settings, bm25=bm25)), found(opened(settings, parts, bm25=bm25))
+    whole, divided_ones = found(opened(settings)), found(opened(settings, parts))
     assert len(whole["piece"]) > 20
     for name, array in whole.items():
         assert np.array_equal(array, divided_ones[name]), name

@@ -88,11 +88,10 @@ def same_scores(some, others, columns=slice(None)):
     return len(here) / len(wanted)
 
 
-@pytest.mark.parametrize("statistics", ["all", "corpus"])
 @EITHER
-def test_a_text_has_the_same_score_by_every_expert_whatever_found_it(opened, source, monkeypatch, statistics):
+def test_a_text_has_the_same_score_by_every_expert_whatever_found_it(opened, source, monkeypatch):
     monkeypatch.setattr(section_search, "NEAREST", 3)
-    exhaustive, indexed = (opened(name, bm25={"statistics": statistics}) for name in (EXHAUSTIVE, source))
+    exhaustive, indexed = (opened(name) for name in (EXHAUSTIVE, source))
     # What the best texts name depends on which texts there are.
     of_texts = slice(0, 2 * exhaustive.corpora.settings.levels + 1)
     some = candidates(indexed)

@@ -34,8 +34,8 @@ def shards(request, tmp_path):
 @pytest.fixture
 def both(shards):
     memory, mapped = shards
-    over = [statistics(memory)] * len(memory)
-    indexes = [Bm25Index(part, weighing, 1.2, 0.75) for part, weighing in zip(memory, over, strict=True)]
+    over = statistics(memory)
+    indexes = [Bm25Index(part, over, 1.2, 0.75) for part in memory]
     return joined(indexes), Postings(mapped, over, Saturation(1.2, 0.75))
 
 
@@ -82,7 +82,7 @@ def test_a_term_of_titles_adds_the_same_however_often_it_is_there(shards):
     memory, mapped = shards
     over = statistics(memory)
     scores = np.zeros((1, sum(len(part.lengths) for part in memory)), np.float32)
-    postings = Postings(mapped, [over] * len(mapped), Presence())
+    postings = Postings(mapped, over, Presence())
     postings.add_scores([["term05", "missing"]], scores)
     (weight,) = idf(over.chunks, over.frequencies_of(["term05"])).astype(np.float32)
     assert set(scores[0].tolist()) == {0.0, float(weight)}

@@ -22,7 +22,7 @@ from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around, lo
 from mog_assets.papers.mix_of_granularity.graph.packed import load_matrix
 from mog_assets.resources.errors import ConfigError
 from mog_assets.resources.store import Artefact
-from mog_assets.retrieval.bm25 import Bm25Index, IndexOnDisk, TermCounts, load_terms
+from mog_assets.retrieval.bm25 import Bm25Index, IndexOnDisk, TermCounts, load_terms, statistics
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.passages import DEPTH, Passages, seen
 from mog_assets.retrieval.search import Hits
@@ -211,7 +211,9 @@ class Neighbourhoods:
 
         def weighted(terms: Sequence[str]) -> list[Bm25Index]:
             # What a graph across corpora finds depends on the question set, so its statistics are its own.
-            return self.corpora.weighted(counted.of(terms), kind, "hop_statistics", live=self._across is not None)
+            parts = counted.of(terms)
+            own = None if self._across is None else statistics(parts)
+            return self.corpora.weighted(parts, own or self.corpora.statistics("hop_statistics").of(kind))
 
         if len(blocks) == 1:
             return weighted(blocks[0])
