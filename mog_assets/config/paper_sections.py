@@ -21,11 +21,9 @@ class GraphSettings(SettingsModel):
     """The sentence graph: nodes of one or two sentences, each linked to its `k` best matches by BM25.
 
     An edge needs a score of at least `threshold` times the node's score against itself. The nodes within 0 … `hops`
-    hops of a node form a chunk, nearest nodes first, of at most `max_chars` characters. `across` says which nodes may
-    be linked: those of one corpus, or those of all corpora of a question set.
+    hops of a node form a chunk, nearest nodes first, of at most `max_chars` characters.
     """
 
-    across: Literal["corpus", "question_set"] = "corpus"
     sentences: Literal[1, 2] = 1
     k: Count = 3
     # The paper gives no value. This removes the weakest twelfth of the edges of musique and isolates 2 % of its nodes.

@@ -264,7 +264,7 @@ def _binds(place: Place) -> bool:
 
     Models need not: they are trained again when there is time.
     """
-    return place[1] is not None or place[0] == "question_set_graph"
+    return place[1] is not None
 
 
 def _mismatch(artefacts: dict[Place, Artefact], of: Iterable[Place] | None = None) -> str | None:

@@ -116,7 +116,6 @@ def test_the_page_of_assets_names_every_asset_and_no_other():
     settings = config.load(ROOT / "mog.yaml")
     variants = [
         {"chunker": {"name": "learned"}},
-        {"graph": {"across": "question_set"}},
         {"ranking": {"candidates": "indexed"}},
         {"topics": {"names": "openai"}, "generation": {"documents": 1}},
         {},

@@ -32,7 +32,6 @@ from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (
     search_block,
     searched,
 )
-from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.bm25 import load_terms
 from mog_assets.text.terms import tokenise
 from mog_assets.tools import Tools
@@ -465,48 +464,6 @@ def test_people_see_counts_pictures_and_an_example(build_graph):
         assert shown[picture].startswith("![")
     assert re.match(r"\| 0 \| 0 \| \w+ \| \w+", shown["its nodes"].splitlines()[2])
     assert len(shown["neighbourhoods"].splitlines()) == 2 + 5
-
-
-def test_the_graph_of_a_question_set_joins_the_nodes_of_its_corpora(tmp_path, make_project, write_documents):
-    sources = {name: {name: TEXTS[name], "same": HERON} for name in ("otter", "newt", "both")}
-    paths = {n: str(write_documents(tmp_path / f"{n}.jsonl", documents.items())) for n, documents in sources.items()}
-    sets = {"all_of": ["newt", "otter", "both"], "one": ["otter"]}
-    values = {
-        "corpora": {name: {"path": path} for name, path in paths.items()},
-        "question_sets": {name: {"path": "none.jsonl", "corpora": corpora} for name, corpora in sets.items()},
-        "graph": {"across": "question_set", "threshold": 0.1, "hops": 2},
-    }
-    tools = Tools(make_project(tmp_path, values).settings)
-    recipes = made_by(tools.settings)
-    within = {}
-    for corpus in sources:
-        documents, nodes = (materialise(recipes[k], corpus, tools, recipes) for k in ("documents", "sentence_graph"))
-        assert not nodes.artefact.names("edges")
-        within[corpus] = node_texts(nodes.artefact, documents.artefact)[0]
-    outcome = materialise(recipes["question_set_graph"], None, tools, recipes)
-    assert outcome.faults == {}
-    for name, corpora in sets.items():
-        texts = [text for corpus in corpora for text in within[corpus]]
-        ids, terms = tokenise(texts)
-        expected = link(*found_by_formula([[terms[i] for i in row] for row in ids], 3), 0.1)
-
-        def path(file, name=name):
-            return outcome.artefact.path(f"{name}_{file}")
-
-        assert open_graph(path).edges.tolist() == expected.edges.tolist()
-        assert outcome.artefact.manifest.counts[f"{name}: edges"] == len(expected.edges)
-        around = plain_neighbourhood(expected, [len(text) for text in texts], 0, 2, 8000)
-        indptr, indices = open_neighbourhoods(path, 2)
-        assert indices[: indptr[1]].tolist() == sorted(around)
-        corpus_of = np.repeat(np.arange(len(corpora)), [len(within[corpus]) for corpus in corpora])
-        assert (np.diff(corpus_of[expected.edges]) != 0).any() == (len(corpora) > 1)
-    assert {"all_of: a neighbourhood", "one: its nodes"} <= outcome.artefact.shown().keys()
-
-
-def test_edges_across_a_question_set_need_one(tmp_path, make_project):
-    project = make_project(tmp_path, {"corpora": {"a": {"path": "a"}}, "graph": {"across": "question_set"}})
-    with pytest.raises(ConfigError, match="graph.across: expected 'corpus' if there are no question_sets"):
-        graph_assets.recipes(project.settings)
 
 
 @pytest.mark.parametrize("texts", [{"a": "One."}, {"a": "The of and."}, {"a": "?!", "b": "Fish."}])

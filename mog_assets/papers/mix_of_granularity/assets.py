@@ -16,7 +16,7 @@ from mog_assets.papers.mix_of_granularity import checks, labels, router
 from mog_assets.papers.mix_of_granularity.families import Family, families
 from mog_assets.papers.mix_of_granularity.graph import assets as graph_assets
 from mog_assets.papers.mix_of_granularity.plots import loss_curve, weights_by_kind
-from mog_assets.papers.mix_of_granularity.ranker import Retrieval, graph_of_question_sets
+from mog_assets.papers.mix_of_granularity.ranker import Retrieval
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import RECIPES
@@ -267,7 +267,7 @@ def recipes(settings: Settings) -> list[Recipe]:
     chunks = ("documents", "chunks/level_1")
     searched = {
         "mog-paper": [*chunks, "tokens", *(f"bm25/level_{level}" for level in levels), "statistics"],
-        "mogg-paper": [*chunks, "sentence_graph", *graph_of_question_sets(settings)],
+        "mogg-paper": [*chunks, "sentence_graph", "hop_statistics"],
     }
     vectors = {"mog-paper": [f"embeddings/level_{level}" for level in levels], "mogg-paper": ["embeddings/level_1"]}
     recipes_of = []

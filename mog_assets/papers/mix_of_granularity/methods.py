@@ -8,7 +8,6 @@ from mog_assets.config import Settings
 from mog_assets.papers.mix_of_granularity.families import families
 from mog_assets.papers.mix_of_granularity.ranker import (
     ROUTERS,
-    graph_of_question_sets,
     hop_ranker,
     label_weights,
     level_ranker,
@@ -57,7 +56,7 @@ def _with(*shared: str) -> Callable[[Method, Settings], Needs]:
 
 def _of_graph(*shared: str) -> Callable[[Method, Settings], Needs]:
     per_corpus = ("documents", "chunks/level_1", "tokens", "sentence_graph")
-    return lambda method, settings: Needs(per_corpus, (*graph_of_question_sets(settings), *shared))
+    return lambda method, settings: Needs(per_corpus, ("hop_statistics", *shared))
 
 
 def _weights(retrieval: Retrieval, method: Method, explain: bool) -> list[dict[str, float] | None]:

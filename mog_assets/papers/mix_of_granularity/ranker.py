@@ -15,7 +15,7 @@ import numpy as np
 
 from mog_assets.arrays import pairs, ranges
 from mog_assets.chunking.chunks import Layout
-from mog_assets.config import RetrieverName, Settings
+from mog_assets.config import RetrieverName
 from mog_assets.lazy import cached_property
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
@@ -34,11 +34,6 @@ from mog_assets.retrieval.search import Bm25Searcher, Hits, Remembering, Searche
 
 # Key of the router of each kind of method.
 ROUTERS = {"mog-paper": "router_paper", "mogg-paper": "hop_router_paper"}
-
-
-def graph_of_question_sets(settings: Settings) -> list[str]:
-    """The keys of what the graph needs for all corpora: the graph of a question set, or else statistics."""
-    return ["question_set_graph" if settings.graph.across == "question_set" else "hop_statistics"]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from mog_assets.experiments import plots
 from mog_assets.experiments.conclusions import untestable
 from mog_assets.experiments.lab import Claim, Experiment, Findings, Lab, registered
 from mog_assets.papers.mix_of_granularity import router
-from mog_assets.papers.mix_of_granularity.ranker import ROUTERS, graph_of_question_sets, level_ranker, router_weights
+from mog_assets.papers.mix_of_granularity.ranker import ROUTERS, level_ranker, router_weights
 from mog_assets.resources.store import Artefact
 from mog_assets.retrieval.methods import needs, parse
 
@@ -164,8 +164,7 @@ def storage(lab: Lab) -> Findings:
         if folder.is_dir():
             add(f"Qdrant collection, level {level} (blocks on disk)", allocated(folder.rglob("*")))
     of("sentence_graph", "sentence graph")
-    for key in graph_of_question_sets(settings):
-        of(key, "sentence graph over corpora")
+    of("hop_statistics", "statistics of the sentence graph")
     add("caches (vectors by text, answers of models; blocks on disk)", allocated((settings.home / "cache").rglob("*")))
     total = text + vectors
     ratio = total / max(text, 1)
@@ -229,6 +228,6 @@ registered(
         "Storage against size of the text",
         "Bytes of text, spans, counts, vectors, collections, graph and caches (Mix-of-Granularity, section 4.5).",
         storage,
-        lambda settings: (*_per_corpus(settings), *graph_of_question_sets(settings)),
+        lambda settings: (*_per_corpus(settings), "hop_statistics"),
     ),
 )

@@ -1,8 +1,7 @@
-"""Assets of the graph stage: `sentence_graph`, and `question_set_graph` if edges cross corpora."""
+"""Assets of the graph stage: `sentence_graph` and `hop_statistics`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,10 @@ from mog_assets.config import Settings
 from mog_assets.papers.mix_of_granularity.graph import checks, plots
 from mog_assets.papers.mix_of_granularity.graph.building import Made, make
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around
-from mog_assets.papers.mix_of_granularity.graph.packed import load_matrix, save_matrix
+from mog_assets.papers.mix_of_granularity.graph.packed import save_matrix
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
-from mog_assets.papers.mix_of_granularity.graph.sentence_graph import concatenate
 from mog_assets.recipe import Recipe, Work
-from mog_assets.resources.errors import ConfigError
-from mog_assets.retrieval.bm25 import load_terms, save_terms
+from mog_assets.retrieval.bm25 import save_terms
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.statistics import Counted
 from mog_assets.retrieval.statistics_assets import statistics_settings, write_statistics
@@ -40,44 +37,20 @@ _REPEATED = 0.8
 def build_sentence_graph(work: Work) -> None:
     """Split documents into nodes and count their terms; find the edges and the neighbourhood of every node.
 
-    Only changed documents are split and counted again; edges and neighbourhoods are made anew. If edges cross corpora,
-    `question_set_graph` makes them.
+    Only changed documents are split and counted again; edges and neighbourhoods are made anew.
     """
-    counts = _nodes(work)
-    work.counts["nodes"] = counts.shape[0]
-    if work.settings.graph.across == "corpus":
-        _join(work, "", [str(work.corpus)], counts, [work.draft.files["nodes.npz"]])
+    _join(work, _nodes(work))
 
 
-def build_question_set_graph(work: Work) -> None:
-    """Join the nodes of all corpora of each question set, numbered one corpus after the other."""
-    for name, question_set in work.settings.question_sets.items():
-        stored = [work.input("sentence_graph", corpus) for corpus in question_set.corpora]
-        _, counts = concatenate(
-            [(load_terms(part.path("terms.parquet")), load_matrix(part.path("nodes.npz"))) for part in stored]
-        )
-        made_from = [part.manifest.files[what]["sha256"] for part in stored for what in ("nodes.npz", "terms.parquet")]
-        _join(work, name, question_set.corpora, counts, made_from)
-
-
-def _join(work: Work, name: str, corpora: Sequence[str], counts: Any, made_from: Sequence[str]) -> None:
-    """Make the graph and the neighbourhoods of nodes, with plots and tables.
-
-    Args:
-        work: Receives the files.
-        name: Of the question set, "" for the graph of a corpus.
-        corpora: Corpora of the nodes, in order.
-        counts: Term counts of the nodes.
-        made_from: What the counts depend on.
-    """
-    layout = checks.open_nodes(work, corpora)
+def _join(work: Work, counts: Any) -> None:
+    """Make the graph and the neighbourhoods of nodes with these term counts, with plots and tables."""
+    layout = checks.open_nodes(work)
     lengths = np.diff(layout.spans, axis=1).ravel()
-    title = f"{name}: " if name else ""
-    made = make(work, f"{name}_" if name else "", counts, lengths, made_from)
+    made = make(work, counts, lengths)
     graph = made.graph
     across = layout.document_of[graph.edges]
     components = graph.components
-    figures = {
+    work.counts |= {
         "nodes": graph.nodes,
         "mean characters": round(float(lengths.mean()), 1),
         "edges": len(graph.edges),
@@ -86,11 +59,10 @@ def _join(work: Work, name: str, corpora: Sequence[str], counts: Any, made_from:
         "nodes of the largest component": int(np.bincount(components).max(initial=0)),
         "nodes without neighbours": int((graph.degrees == 0).sum()),
     }
-    work.counts |= {title + what: figure for what, figure in figures.items()}
-    work.show_plot(f"{title}neighbours", plots.degree_histogram(graph.degrees))
+    work.show_plot("neighbours", plots.degree_histogram(graph.degrees))
     hops = range(work.settings.graph.hops + 1)
-    work.show_table(f"{title}neighbourhoods", [_reach(made.around, hop, layout, lengths) for hop in hops])
-    _show_example(work, title, corpora, made, layout)
+    work.show_table("neighbourhoods", [_reach(made.around, hop, layout, lengths) for hop in hops])
+    _show_example(work, made, layout)
 
 
 def _nodes(work: Work) -> Any:
@@ -153,7 +125,7 @@ def _documents(indptr: np.ndarray, indices: np.ndarray, layout: Layout) -> np.nd
     return np.add.reduceat(new, indptr[:-1], dtype=np.int64)
 
 
-def _show_example(work: Work, title: str, corpora: Sequence[str], made: Made, layout: Layout) -> None:
+def _show_example(work: Work, made: Made, layout: Layout) -> None:
     """Plot the neighbourhood with the most documents among those that fit into a plot.
 
     One with different texts is preferred: a phrase that many documents repeat shows little.
@@ -182,30 +154,28 @@ def _show_example(work: Work, title: str, corpora: Sequence[str], made: Made, la
     edges = np.array([(number[a], number[b]) for a, b in inside.tolist()])
     position = layout.document_of[nodes]
     names = [layout.documents[i] for i in position]
-    texts = _texts(work, corpora, set(position.tolist()))
+    texts = _texts(work, set(position.tolist()))
     picture = plots.neighbourhood(edges, distance, names, f"A neighbourhood of {hops} hops")
-    work.show_plot(f"{title}a neighbourhood", picture)
+    work.show_plot("a neighbourhood", picture)
     rows = zip(distance, names, position, layout.spans[nodes], strict=True)
     table = [
         {"node": i, "hops": int(hop), "document": name, "text": texts[document][start:end]}
         for i, (hop, name, document, (start, end)) in enumerate(rows)
     ]
-    work.show_table(f"{title}its nodes", table)
+    work.show_table("its nodes", table)
 
 
-def _texts(work: Work, corpora: Sequence[str], wanted: set[int]) -> dict[int, str]:
-    """Texts of some documents, by their position among those of all corpora."""
+def _texts(work: Work, wanted: set[int]) -> dict[int, str]:
+    """Texts of some documents, by their position."""
     texts: dict[int, str] = {}
-    base = 0
-    for corpus in corpora:
-        documents = work.input("documents", corpus)
-        for name in documents.names("bucket"):
-            rows = pq.read_metadata(documents.path(name)).num_rows
-            here = sorted(position for position in wanted if base <= position < base + rows)
-            if here:
-                column = pq.read_table(documents.path(name), columns=["text"])["text"]
-                texts |= {position: column[position - base].as_py() for position in here}
-            base += rows
+    documents, base = work.input("documents"), 0
+    for name in documents.names("bucket"):
+        rows = pq.read_metadata(documents.path(name)).num_rows
+        here = sorted(position for position in wanted if base <= position < base + rows)
+        if here:
+            column = pq.read_table(documents.path(name), columns=["text"])["text"]
+            texts |= {position: column[position - base].as_py() for position in here}
+        base += rows
     return texts
 
 
@@ -230,57 +200,27 @@ def _options(tools: Tools) -> Any:
 
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage."""
-    within = settings.graph.across == "corpus"
-    recipes_of = [
+    return [
         Recipe(
             key="sentence_graph",
             build=build_sentence_graph,
-            description="Sentences of a corpus, linked to the most similar ones by BM25, and their neighbourhoods."
-            if within
-            else "Sentences of a corpus and their term counts: the nodes of question_set_graph.",
+            description="Sentences of a corpus, linked to the most similar ones by BM25, and their neighbourhoods.",
             group=GROUP,
             deps=("documents",),
             settings=_options,
             version="3",
-            checks=(SPANS_TILE, checks.GRAPH_HOLDS, checks.NEIGHBOURHOODS_HOLD) if within else (SPANS_TILE,),
+            checks=(SPANS_TILE, checks.GRAPH_HOLDS, checks.NEIGHBOURHOODS_HOLD),
             kinds=("numpy",),
-        )
+        ),
+        Recipe(
+            key="hop_statistics",
+            build=build_hop_statistics,
+            description="Document frequencies and lengths of neighbourhoods.",
+            group=GROUP,
+            deps=("documents", "chunks/level_1", "sentence_graph"),
+            partitioned=False,
+            settings=lambda tools: [statistics_settings(tools), _options(tools)],
+            version="3",
+            kinds=("arrow",),
+        ),
     ]
-    if within:
-        recipes_of.append(
-            Recipe(
-                key="hop_statistics",
-                build=build_hop_statistics,
-                description="Document frequencies and lengths of neighbourhoods.",
-                group=GROUP,
-                deps=("documents", "chunks/level_1", "sentence_graph"),
-                partitioned=False,
-                settings=lambda tools: [statistics_settings(tools), _options(tools)],
-                version="3",
-                kinds=("arrow",),
-            )
-        )
-    else:
-        if not settings.question_sets:
-            raise ConfigError(
-                "graph.across: expected 'corpus' if there are no question_sets, got 'question_set': "
-                "add a question set, or remove the key"
-            )
-        recipes_of.append(
-            Recipe(
-                key="question_set_graph",
-                build=build_question_set_graph,
-                description="Sentences of all corpora of each question set, linked to the most similar ones by BM25.",
-                group=GROUP,
-                deps=("documents", "sentence_graph"),
-                partitioned=False,
-                settings=lambda tools: [
-                    _options(tools),
-                    {name: q.corpora for name, q in tools.settings.question_sets.items()},
-                ],
-                version="3",
-                checks=(checks.GRAPH_HOLDS, checks.NEIGHBOURHOODS_HOLD),
-                kinds=("numpy",),
-            )
-        )
-    return recipes_of

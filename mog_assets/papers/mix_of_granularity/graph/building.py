@@ -42,55 +42,53 @@ class Made:
     around: Around
 
 
-def make(work: Work, prefix: str, counts: Any, lengths: np.ndarray, made_from: Sequence[str]) -> Made:
+def make(work: Work, counts: Any, lengths: np.ndarray) -> Made:
     """Write all files of a graph.
 
     Args:
-        work: Receives the files.
-        prefix: Of the names of the files.
+        work: Receives the files, and has that of the counts.
         counts: CSR matrix of shape (nodes, terms): how often each term occurs in each node.
         lengths: Characters of each node.
-        made_from: What the counts depend on.
     """
-    options, bm25 = work.settings.graph, work.settings.bm25
-    edges, linked = work.file(prefix + FILE, *made_from, bm25.k1, bm25.b, options.k, options.threshold)
+    options, bm25, nodes = work.settings.graph, work.settings.bm25, work.draft.files["nodes.npz"]
+    edges, linked = work.file(FILE, nodes, bm25.k1, bm25.b, options.k, options.threshold)
     if linked:
-        graph = open_graph(lambda name: work.draft.path(prefix + name))
+        graph = open_graph(work.draft.path)
     else:
         index = index_of(counts, bm25.k1, bm25.b)
-        nearest = _search(work, prefix, index, [*made_from, bm25.k1, bm25.b, options.k])
+        nearest = _search(work, index, [nodes, bm25.k1, bm25.b, options.k])
         graph = link(*neighbours(*nearest, index["asks"], index["self"]), options.threshold)
         with work.writing(edges) as path:
             save_graph(graph, path)
-    key = (work.draft.files[prefix + FILE], options.hops, options.max_chars)
-    files = [work.file(prefix + name, *key) for name in NEIGHBOURHOODS]
+    key = (work.draft.files[FILE], options.hops, options.max_chars)
+    files = [work.file(name, *key) for name in NEIGHBOURHOODS]
     if all(written for _, written in files):
-        return Made(graph, load_neighbourhoods(lambda name: work.draft.path(prefix + name)))
+        return Made(graph, load_neighbourhoods(work.draft.path))
     with work.progress(graph.nodes, "neighbourhoods gathered") as advance:
         around = neighbourhoods(graph, lengths, options.hops, options.max_chars, advance)
     _write([path for path, _ in files], work, lambda *paths: save_neighbourhoods(around, *paths))
     return Made(graph, around)
 
 
-def _search(work: Work, prefix: str, index: dict[str, np.ndarray], key: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+def _search(work: Work, index: dict[str, np.ndarray], key: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
     """The nodes nearest to every query, and their scores."""
     k, queries = work.settings.graph.k, len(index["query_indptr"]) - 1
-    part, written = work.file(f"{prefix}index.safetensors", *key)
+    part, written = work.file("index.safetensors", *key)
     if not written:
         with work.writing(part) as path:
             save_index(index, path)
     jobs, keys = {}, {}
     for first in range(0, queries, _BLOCK):
-        name = f"{prefix}nearest_{first:010d}.safetensors"
+        name = f"nearest_{first:010d}.safetensors"
         jobs[name] = {"index": str(part), "first": first, "last": min(first + _BLOCK, queries), "k": k}
         keys[name] = [*key, _BLOCK]
     target = "mog_assets.papers.mix_of_granularity.graph.sentence_graph:search_block"
     work.map(target, jobs, keys, "blocks of nodes searched")
     results = searched([work.draft.path(name) for name in jobs], k)
     # Not part of the artefact: they are deleted once it is complete.
-    for name in (f"{prefix}index.safetensors", *jobs):
+    for name in ("index.safetensors", *jobs):
         del work.draft.files[name]
-    work.recomputed["nodes searched"] = work.recomputed.get("nodes searched", 0) + len(index["asks"])
+    work.recomputed["nodes searched"] = len(index["asks"])
     return results
 
 

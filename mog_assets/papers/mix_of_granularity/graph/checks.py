@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import sparse
@@ -37,20 +35,13 @@ def graph_fault(graph: Graph, nodes: int, k: int, threshold: float) -> str | Non
 
 def _graph(work: Work) -> str | None:
     options = work.settings.graph
-    for title, path, lengths in _graphs(work):
-        if fault := graph_fault(open_graph(path), len(lengths), options.k, options.threshold):
-            return title + fault
-    return None
+    return graph_fault(open_graph(work.draft.path), len(_lengths(work)), options.k, options.threshold)
 
 
 def _neighbourhoods(work: Work) -> str | None:
-    options = work.settings.graph
-    for title, path, lengths in _graphs(work):
-        around = load_neighbourhoods(path)
-        within = [around.within(hop) for hop in range(options.hops + 1)]
-        if fault := neighbourhoods_fault(within, lengths, options.max_chars):
-            return title + fault
-    return None
+    options, around = work.settings.graph, load_neighbourhoods(work.draft.path)
+    within = [around.within(hop) for hop in range(options.hops + 1)]
+    return neighbourhoods_fault(within, _lengths(work), options.max_chars)
 
 
 def neighbourhoods_fault(around: Sequence[Membership], lengths: np.ndarray, max_chars: int) -> str | None:
@@ -70,27 +61,16 @@ def neighbourhoods_fault(around: Sequence[Membership], lengths: np.ndarray, max_
     return None
 
 
-def _graphs(work: Work) -> Iterator[tuple[str, Callable[[str], Path], np.ndarray]]:
-    """Every graph of an artefact: its prefix in messages, the paths of its files, and the lengths of its nodes."""
-    sets = {"": [work.corpus]} if work.corpus else {n: q.corpora for n, q in work.settings.question_sets.items()}
-    for name, corpora in sets.items():
-        lengths = np.diff(open_nodes(work, corpora).spans, axis=1).ravel()
-        yield f"{name}: " if name else "", partial(_path, work, f"{name}_" if name else ""), lengths
+def open_nodes(work: Work) -> Layout:
+    """The layout whose level-1 chunks are the nodes of a corpus, which are written together with its graph."""
+    documents = work.input("documents")
+    parts = [bucket_layout(documents.path(name), work.draft.path(name)) for name in documents.names("bucket")]
+    return join_layouts(str(work.corpus), parts)
 
 
-def _path(work: Work, prefix: str, name: str) -> Path:
-    return work.draft.path(prefix + name)
-
-
-def open_nodes(work: Work, corpora: Sequence[str]) -> Layout:
-    """The layout whose level-1 chunks are the nodes of some corpora, in order."""
-    parts = []
-    for corpus in corpora:
-        documents = work.input("documents", corpus)
-        # A corpus's own nodes are written together with its graph.
-        nodes = work.draft if work.corpus else work.input("sentence_graph", corpus)
-        parts += [bucket_layout(documents.path(name), nodes.path(name)) for name in documents.names("bucket")]
-    return join_layouts(", ".join(corpora), parts)
+def _lengths(work: Work) -> np.ndarray:
+    """Characters of every node."""
+    return np.diff(open_nodes(work).spans, axis=1).ravel()
 
 
 GRAPH_HOLDS = Check(

@@ -20,9 +20,8 @@ from mog_assets.chunking.layouts import join_layouts, open_layout
 from mog_assets.lazy import cached_property
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around, load_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.packed import load_matrix
-from mog_assets.resources.errors import ConfigError
 from mog_assets.resources.store import Artefact
-from mog_assets.retrieval.bm25 import Bm25Index, IndexOnDisk, TermCounts, load_terms, statistics
+from mog_assets.retrieval.bm25 import Bm25Index, IndexOnDisk, TermCounts, load_terms
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.passages import DEPTH, Passages, seen
 from mog_assets.retrieval.search import Hits
@@ -79,24 +78,7 @@ class Neighbourhoods:
         return [self.corpora.read("sentence_graph", name) for name in self.corpora.names]
 
     @cached_property
-    def _across(self) -> tuple[Artefact, str] | None:
-        """The graph over all corpora and the prefix of its files; None if each corpus has its own."""
-        settings = self.corpora.settings
-        if settings.graph.across == "corpus":
-            return None
-        for name, question_set in settings.question_sets.items():
-            if list(question_set.corpora) == list(self.corpora.names):
-                return self.corpora.read("question_set_graph", None), f"{name}_"
-        raise ConfigError(
-            f"graph.across: expected the corpora of a question set ({', '.join(settings.question_sets)}), got "
-            f"{', '.join(self.corpora.names)}: name one with --question-set, or set graph.across to corpus"
-        )
-
-    @cached_property
     def _around(self) -> list[Around]:
-        if self._across is not None:
-            stored, prefix = self._across
-            return [load_neighbourhoods(lambda name: stored.path(prefix + name))]
         return [load_neighbourhoods(stored.path) for stored in self._graphs()]
 
     def members(self, granularity: int) -> tuple[np.ndarray, np.ndarray]:
@@ -105,7 +87,7 @@ class Neighbourhoods:
             parts = [around.within(granularity - 1) for around in self._around]
             sizes = np.concatenate([np.diff(indptr) for indptr, _ in parts])
             # int32: there are dozens of members per node.
-            indices = [indices + np.int32(start) for (_, indices), start in zip(parts, self._starts, strict=False)]
+            indices = [indices + np.int32(start) for (_, indices), start in zip(parts, self._starts, strict=True)]
             self._members[granularity] = np.concatenate([[0], np.cumsum(sizes)]), np.concatenate(indices)
         return self._members[granularity]
 
@@ -207,13 +189,11 @@ class Neighbourhoods:
         many terms is built on disk, from indexes of some of them.
         """
         counted = self._counted(granularity)
-        blocks, kind = counted.blocks(sorted(set(only)), _ENTRIES), f"hop_{granularity - 1}"
+        blocks = counted.blocks(sorted(set(only)), _ENTRIES)
+        over = self.corpora.statistics("hop_statistics").of(f"hop_{granularity - 1}")
 
         def weighted(terms: Sequence[str]) -> list[Bm25Index]:
-            # What a graph across corpora finds depends on the question set, so its statistics are its own.
-            parts = counted.of(terms)
-            own = None if self._across is None else statistics(parts)
-            return self.corpora.weighted(parts, own or self.corpora.statistics("hop_statistics").of(kind))
+            return self.corpora.weighted(counted.of(terms), over)
 
         if len(blocks) == 1:
             return weighted(blocks[0])

@@ -120,25 +120,6 @@ def graph_of(nodes: int, first: np.ndarray, second: np.ndarray, shares: np.ndarr
     return Graph(indptr, other[order], np.tile(shares, 2)[order])
 
 
-def concatenate(parts: Sequence[tuple[Sequence[str], Any]]) -> tuple[list[str], Any]:
-    """Counts of the nodes of several corpora, one after the other, over all their terms.
-
-    Args:
-        parts: For each corpus its terms, sorted, and the int32 CSR matrix of shape (nodes, terms) of its counts.
-
-    Returns:
-        All terms, sorted; and the int32 CSR matrix of shape (all nodes, all terms).
-    """
-    terms = sorted({term for vocabulary, _ in parts for term in vocabulary})
-    number = {term: i for i, term in enumerate(terms)}
-    mapped = []
-    for vocabulary, counts in parts:
-        column = np.array([number[term] for term in vocabulary], np.int32)
-        shape = (counts.shape[0], len(terms))
-        mapped.append(sparse.csr_matrix((counts.data, column[counts.indices], counts.indptr), shape))
-    return terms, sparse.vstack(mapped, "csr")
-
-
 def index_of(counts: Any, k1: float, b: float) -> dict[str, np.ndarray]:
     """The nodes weighted by Lucene's BM25, and their queries.
 
