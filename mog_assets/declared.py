@@ -26,7 +26,6 @@ CARRIED = frozenset(
             "levels",
             "buckets",
             "encoder.levels",
-            "graph.across",
         ),
         # How many requests are under way together.
         "llm.concurrency",
