@@ -77,16 +77,6 @@ class Engine:
         with self._cluster().kept(most) as kept:
             yield kept
 
-    def pool(self) -> Any:
-        """So many processes of a cluster as the settings have `searchers`; see `ray_pool.Pool`.
-
-        Raises:
-            MogError: the cluster, or a node of it, cannot be used.
-        """
-        from mog_assets.resources.ray_pool import Pool
-
-        return Pool(self._cluster(), self.settings.searchers)
-
     def scratch(self) -> Path:
         """A folder that every node sees, deleted when this process leaves the cluster."""
         return self._cluster().scratch

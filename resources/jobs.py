@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from mog_assets.resources.settings import Count, SettingsModel
 from mog_assets.resources.writing import atomic
@@ -35,9 +35,7 @@ class EngineSettings(SettingsModel):
     The other keys are for Ray. `pending` tasks are submitted at a time (default: four for each CPU of the cluster). A
     task that died with its process or its node is run again `retries` times. Vectors are encoded by `encoders`
     processes with `gpus` GPUs each (default: as many as the cluster has room for, with one GPU each if it has any).
-    The cluster, and every node of it, must answer within `wait_seconds`. With `searchers`, questions of a server are
-    searched by so many processes of the cluster, each with a part of the corpora, where these are large enough for
-    `ranking.candidates: indexed`; 0 searches them in the server.
+    The cluster, and every node of it, must answer within `wait_seconds`.
     """
 
     kind: Literal["inprocess", "processes", "ray"] = "inprocess"
@@ -49,13 +47,6 @@ class EngineSettings(SettingsModel):
     gpus: Annotated[float, Field(ge=0, le=16)] | None = None
     encoders: Annotated[int, Field(ge=1, le=1024)] | None = None
     wait_seconds: Annotated[float, Field(gt=0, le=3600)] = 60
-    searchers: Annotated[int, Field(ge=0, le=1024)] = 0
-
-    @model_validator(mode="after")
-    def _searching(self) -> Self:
-        if self.searchers and self.kind != "ray":
-            raise ValueError(f"searchers: expected 0 with kind `{self.kind}`, got {self.searchers}: set kind to `ray`")
-        return self
 
 
 def call(target: str, arguments: dict[str, Any], maker: str = "") -> Any:

@@ -328,7 +328,7 @@ def _connect(settings: EngineSettings) -> bool:
     if address == "local":
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         options = {
-            "num_cpus": max(settings.workers, settings.searchers),
+            "num_cpus": settings.workers,
             "object_store_memory": _OBJECT_STORE_BYTES,
             "include_dashboard": False,
         }

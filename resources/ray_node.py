@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import importlib.util
 import socket
 from dataclasses import dataclass
@@ -114,16 +113,3 @@ class Keeper:
     def work(self, terms: Terms, target: str, job: dict[str, Any]) -> tuple[Any, int, str]:
         """As `work_on`."""
         return work_on(terms, target, job)
-
-
-class Answering:
-    """An actor: a process that calls functions and keeps what they have opened."""
-
-    def ready(self, terms: Terms) -> None:
-        """Return when the process runs, and has what it needs; see `agree`."""
-        agree(terms)
-
-    def call(self, target: str, arguments: dict[str, Any]) -> Any:
-        """What a function returns, named by `"package.module:function"`."""
-        module, _, function = target.partition(":")
-        return getattr(importlib.import_module(module), function)(**arguments)

@@ -20,7 +20,6 @@ from mog_assets.lazy import cached_property
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.models import Inputs
 from mog_assets.ranking.passages import GAP, Sizes, characters, fitting, joined
-from mog_assets.ranking.section_search import Searching
 from mog_assets.resources import tracing
 from mog_assets.resources.reranker_settings import Reading
 from mog_assets.resources.tokens import Count, counter, of_file
@@ -73,7 +72,6 @@ class Retrieval:
         rerank: Scores texts for questions; None without a reranker.
         allowed: Documents that passages may be of, bool of shape (documents,); None if all.
         quoted: Pieces with what the question quotes, which come first.
-        searching: Searches level 1 in other processes; None searches it in this one.
         question_set, measured: The questions with their evidence, and where they are of, if they are measured.
         inputs: The questions with their candidates, if these are known already.
         until: What `auto` stands for, and why, as long as nothing was chosen.
@@ -88,7 +86,6 @@ class Retrieval:
     rerank: Callable[[Sequence[Reading]], list[np.ndarray]] | None = None
     allowed: np.ndarray | None = None
     quoted: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    searching: Searching | None = None
     question_set: str = ""
     measured: Sequence[Question] = ()
     inputs: Inputs | None = None

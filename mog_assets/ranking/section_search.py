@@ -1,13 +1,9 @@
-"""A question's search of level 1, and its scores of the texts of sections by every expert: what `sources.Indexed` asks.
-
-It needs a part of the corpora alone, so parts can be searched by other processes; see `searchers`.
-"""
+"""A question's search of level 1, and its scores of the texts of sections by every expert, for `sources.Indexed`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -20,27 +16,6 @@ from mog_assets.retrieval.vectors import Pooling, VectorTable
 NEAREST = 100
 # Of a shard more are asked for than four times its share of them.
 _SPARE = 20
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A question, as it is searched for.
-
-    Attributes:
-        terms: Its terms.
-        vector: Its vector, shape (size,).
-        allowed: Documents that may be found, bool of shape (documents,); None if all.
-        shards: How many each corpus has, in all parts together.
-    """
-
-    terms: Sequence[str]
-    vector: np.ndarray
-    allowed: np.ndarray | None
-    shards: Sequence[int]
-
-    def wanted(self, corpus: int) -> int:
-        """Nearest pieces that each shard of a corpus is asked for: its documents are spread over them by chance."""
-        return min(NEAREST, 4 * NEAREST // self.shards[corpus] + _SPARE)
 
 
 @dataclass(frozen=True)
@@ -62,34 +37,6 @@ class Hits:
         chosen = chosen[scores[chosen] > 0]
         return cls(pieces[chosen], scores[chosen])
 
-    @classmethod
-    def joined(cls, parts: Sequence[Hits]) -> Hits:
-        """The best of several, whose pieces follow each other."""
-        return cls.best(np.concatenate([p.pieces for p in parts]), np.concatenate([p.scores for p in parts]))
-
-
-class Search(Protocol):
-    """A question of a moment."""
-
-    def nearest(self) -> list[Hits]:
-        """The best pieces by words, and by vectors."""
-
-    def values(self, sections: np.ndarray) -> list[np.ndarray]:
-        """Scores of the texts of some sections by every expert, in the order of `expert_texts`.
-
-        Args:
-            sections: Numbers of sections, ascending.
-        """
-
-
-Searching = Callable[[Sequence[Asked]], Sequence[Search]]
-"""Searches for several questions."""
-
-
-def searching(corpora: Corpora) -> Searching:
-    """Searches in this process."""
-    return lambda questions: [SectionSearch(corpora, question) for question in questions]
-
 
 def expert_texts(corpora: Corpora, sections: np.ndarray) -> Iterator[np.ndarray]:
     """Numbers of the texts of some sections that every expert scores: BM25 and vectors of every level, and titles."""
@@ -99,54 +46,59 @@ def expert_texts(corpora: Corpora, sections: np.ndarray) -> Iterator[np.ndarray]
 
 @dataclass(frozen=True)
 class SectionSearch:
-    """As `Search`, from mapped indexes.
+    """A question's search in mapped indexes.
 
     Attributes:
         corpora: What is searched.
-        question: The question.
+        terms: Of the question.
+        vector: Of the question, shape (size,).
+        allowed: Documents that may be found, bool of shape (documents,); None if all.
     """
 
     corpora: Corpora
-    question: Asked
+    terms: Sequence[str]
+    vector: np.ndarray
+    allowed: np.ndarray | None
 
     def nearest(self) -> list[Hits]:
-        """See `Search.nearest`; what a filter leaves is found whatever else is nearer."""
+        """Find the best pieces by words, and by vectors; what a filter leaves is found whatever else is nearer."""
         words = self._words if self._allowed is None else np.where(self._allowed, self._words, 0)
         best, near = greatest_of(words, NEAREST), self._near
         return [Hits.best(best, words[best]), Hits.best(near, self._products(near))]
 
     def values(self, sections: np.ndarray) -> list[np.ndarray]:
-        """See `Search.values`."""
+        """Score the texts of some sections, ascending, by every expert, in the order of `expert_texts`."""
         documents = np.unique(self.corpora.sections.document[sections])
         return [*self._by_words(sections), *self._by_vectors(sections), self._titles[documents]]
 
     @cached_property
     def _allowed(self) -> np.ndarray | None:
         """Pieces that may be found."""
-        allowed = self.question.allowed
-        return None if allowed is None else allowed[self.corpora.layout.document_of]
+        return None if self.allowed is None else self.allowed[self.corpora.layout.document_of]
 
     @cached_property
     def _words(self) -> np.ndarray:
         """Scores of all pieces by words."""
         scores = np.zeros((1, self.corpora.layout.count(1)), np.float32)
-        self.corpora.piece_counts.words.add_scores([self.question.terms], scores)
+        self.corpora.piece_counts.words.add_scores([self.terms], scores)
         return scores[0]
 
     @cached_property
     def _titles(self) -> np.ndarray:
         scores = np.zeros((1, len(self.corpora.layout.documents)), np.float32)
-        self.corpora.title_postings.add_scores([sorted(set(self.question.terms))], scores)
+        self.corpora.title_postings.add_scores([sorted(set(self.terms))], scores)
         return scores[0]
 
     @property
     def _near(self) -> np.ndarray:
         """Pieces near the question, the nearest among them, ascending."""
         pieces, first = [np.zeros(0, np.int64)], 0
-        vector = np.asarray(self.question.vector, np.float32)
-        for shard, corpus in zip(self.corpora.neighbours, self.corpora.shard_owners, strict=True):
+        vector, owners = np.asarray(self.vector, np.float32), self.corpora.shard_owners
+        for shard, corpus in zip(self.corpora.neighbours, owners, strict=True):
             open_to = None if self._allowed is None else self._allowed[first : first + shard.count]
-            pieces.append(shard.near(vector, self.question.wanted(corpus), open_to) + first)
+            # Documents of a corpus are spread over its shards by chance.
+            wanted = min(NEAREST, 4 * NEAREST // owners.count(corpus) + _SPARE)
+            pieces.append(shard.near(vector, wanted, open_to) + first)
             first += shard.count
         return np.concatenate(pieces)
 
@@ -164,13 +116,13 @@ class SectionSearch:
 
     def _multiplied(self, rows: np.ndarray) -> np.ndarray:
         # Row by row: the result of one does not depend, to the bit, on which others there are.
-        products: np.ndarray = np.vecdot(rows, np.asarray(self.question.vector, np.float32))
+        products: np.ndarray = np.vecdot(rows, np.asarray(self.vector, np.float32))
         return products
 
     def _by_words(self, sections: np.ndarray) -> Iterator[np.ndarray]:
         corpora, options = self.corpora, self.corpora.settings.bm25
         yield self._words[corpora.sections.chunks(sections, 1)]
-        counts = corpora.piece_counts.within(self.question.terms, sections)
+        counts = corpora.piece_counts.within(self.terms, sections)
         for level in corpora.settings.level_range[1:]:
             yield counts.scores(level, corpora.statistics().of(f"level_{level}"), options.k1, options.b)
 

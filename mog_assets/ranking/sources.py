@@ -20,7 +20,7 @@ from mog_assets.lazy import cached_property
 from mog_assets.ranking.candidate_search import Source
 from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, OfLevel, Products, TitleExpert
 from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.ranking.section_search import Asked, Search, expert_texts, searching
+from mog_assets.ranking.section_search import SectionSearch, expert_texts
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.postings import Words
 
@@ -155,11 +155,9 @@ class Indexed:
         return last.experts
 
     @cached_property
-    def _searches(self) -> Sequence[Search]:
-        retrieval, find = self.retrieval, self.retrieval.searching or searching(self.corpora)
-        questions = zip(retrieval.terms, retrieval.vectors, strict=True)
-        shards = np.bincount(self.corpora.shard_owners, minlength=len(self.corpora.names)).tolist()
-        return find([Asked(terms, vector, retrieval.allowed, shards) for terms, vector in questions])
+    def _searches(self) -> Sequence[SectionSearch]:
+        questions = zip(self.retrieval.terms, self.retrieval.vectors, strict=True)
+        return [SectionSearch(self.corpora, terms, vector, self.retrieval.allowed) for terms, vector in questions]
 
 
 @dataclass(frozen=True)
@@ -174,7 +172,7 @@ class _Scored:
     """
 
     row: int
-    search: Search
+    search: SectionSearch
     sections: np.ndarray
     experts: list[Texts]
 

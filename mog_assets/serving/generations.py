@@ -16,11 +16,10 @@ from mog_assets.answering.notation import combinations
 from mog_assets.config import Settings
 from mog_assets.ranking.rankings import models_of
 from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.ranking.searchers import Call, Searchers
 from mog_assets.resources import tracing
 from mog_assets.resources.errors import MissingArtefact, MogError
 from mog_assets.resources.store import label
-from mog_assets.retrieval.corpora import Corpora, Read
+from mog_assets.retrieval.corpora import Read
 from mog_assets.retrieval.methods import AUTO, all_methods, by_words, needs, parse
 from mog_assets.retrieval.where import Fields
 from mog_assets.serving import reading
@@ -82,7 +81,6 @@ class Generations:
         self._required, self._others = places(tools.settings, names)
         self.words, self._follows = words_of(tools.settings, names), refresh is not None
         self._alone, self._ended = RLock(), Event()
-        self._pool = tools.engine.pool() if keep and tools.settings.engine.searchers else None
         self._current = self._opened() if keep else None
         self._follower: Thread | None = None
         if refresh is not None:
@@ -105,8 +103,6 @@ class Generations:
         with self._alone:
             if self._current is not None:
                 self._retire(self._current)
-        if self._pool is not None:
-            self._pool.end()
 
     @contextmanager
     def using(self) -> Iterator[Generation]:
@@ -185,19 +181,8 @@ class Generations:
             # Collections are always those of now.
             vector_store=None if snapshot is not None else self._tools.qdrant,
         )
-        if self._pool is not None and snapshot is not None:
-            retrieval = replace(retrieval, searching=self._searchers(self._pool.call, snapshot, retrieval.corpora))
         fields = Fields(retrieval.corpora, partial(document_topics, retrieval.corpora))
         return Generation(snapshot, version, retrieval, fields, Seen(fields))
-
-    def _searchers(self, call: Call, snapshot: Snapshot, corpora: Corpora) -> Searchers | None:
-        if not corpora.indexed:
-            _log.warning(
-                "engine.searchers: %d pieces are searched in this process: ranking.candidates: `indexed` divides them",
-                corpora.layout.count(1),
-            )
-            return None
-        return Searchers(call, snapshot.store.home, corpora, self._tools.settings.engine.searchers)
 
     def _check_encoder(self, snapshot: Snapshot, required: Sequence[Place]) -> None:
         """Vectors of questions and of chunks must be of one encoder: others can be compared, and mean nothing.

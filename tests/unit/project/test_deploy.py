@@ -53,9 +53,8 @@ def container(kind, name):
     return found
 
 
-@pytest.mark.parametrize("file", ["compose.yaml", "compose.ray.yaml"])
-def test_a_compose_file_follows_its_specification(file):
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(DEPLOY / file)]
+def test_the_compose_file_follows_its_specification():
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -151,7 +150,6 @@ def test_secrets_come_from_the_environment_and_stand_in_no_file():
     text = COMPOSE.read_text(encoding="utf-8")
     asked = set(re.findall(r"\$\{(\w+):\?", text))
     offered = set(re.findall(r"^#? ?([A-Z_]+)=", (DEPLOY / ".env.example").read_text(encoding="utf-8"), re.MULTILINE))
-    asked |= set(re.findall(r"\$\{(\w+):\?", (DEPLOY / "compose.ray.yaml").read_text(encoding="utf-8")))
     assert asked <= offered and offered - asked == {"OPENAI_BASE_URL", "OPENAI_API_KEY"}
     for name, one in services().items():
         for variable, value in one.get("environment", {}).items():
@@ -253,27 +251,6 @@ def test_versions_are_those_that_the_tests_pass_with():
     server = re.search(r":v1\.(\d+)\.\d+-", services()["qdrant"]["image"])[1]
     installed = re.search(r"qdrant/qdrant --version 1\.(\d+)", page)[1]
     assert server == installed and abs(minor - int(server)) <= 1
-
-
-def test_a_ray_cluster_has_the_version_and_options_that_there_are_and_sees_home():
-    scripts = pytest.importorskip("ray.scripts.scripts", reason="the extra `ray` is not installed")
-    cluster, (pods,) = loaded(DEPLOY / "compose.ray.yaml")[0], loaded(DEPLOY / "kubernetes/ray.yaml")
-    pinned = re.search(r"^ray==(\S+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)[1]
-    assert pods["spec"]["rayVersion"] == pinned
-    options = {name for option in scripts.start.params for name in option.opts}
-    served = cluster["services"]["serve"]["command"][-1]
-    starts = [*(one["command"] for one in cluster["services"].values()), served.partition("&&")[0].split()]
-    used = {word.partition("=")[0] for words in starts for word in words if word.startswith("--")}
-    groups = [pods["spec"]["headGroupSpec"], *pods["spec"]["workerGroupSpecs"]]
-    used |= {f"--{name}" for group in groups for name in group["rayStartParams"]}
-    assert used <= options | {"--head"} and "--num-cpus" in used
-    # The server keeps its own options.
-    assert served.endswith(" ".join(services()["serve"]["command"]))
-    assert "home:/var/lib/mog" in cluster["x-ray"]["volumes"]
-    for group in groups:
-        (one,) = group["template"]["spec"]["containers"]
-        assert {mount["mountPath"] for mount in one["volumeMounts"]} == {"/var/lib/mog"}
-        assert group["template"]["spec"]["securityContext"]["runAsUser"] == 10001
 
 
 def test_dagster_has_our_settings_in_every_deployment():
