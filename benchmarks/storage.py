@@ -66,7 +66,7 @@ def search(tools: Tools, question_set: str, level: int) -> list[dict[str, object
         [
             bucket.open()
             for corpus in settings.corpora
-            for bucket in vector_buckets(partial(tools.store.read, partition=corpus), settings, level)
+            for bucket in vector_buckets(partial(tools.store.read, partition=corpus), level)
         ]
     )
     asked = [q for q in load_questions(tools.store.read("questions").path(f"{question_set}.parquet"))]

@@ -25,7 +25,6 @@ CARRIED = frozenset(
             "methods",
             "levels",
             "buckets",
-            "encoder.levels",
         ),
         # How many requests are under way together.
         "llm.concurrency",

@@ -59,8 +59,6 @@ class EncoderSettings(NamedSettings):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     max_length: Count = 256
-    # "pooled" encodes level 1 only; coarser vectors are means weighted by length. See benchmarks/README.md.
-    levels: Literal["pooled", "direct"] = "pooled"
     # Bytes of vectors that no artefact holds (questions, removed texts), in MiB.
     cache_mb: Count = 256
 

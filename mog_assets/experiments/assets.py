@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from mog_assets.answering.ask import all_answered, reader, reader_name, side_by_side
-from mog_assets.config import QuestionSetSettings, Settings
+from mog_assets.config import QuestionSetSettings, RetrieverEncoderSettings, Settings
 from mog_assets.evaluation.configuration import shown_configuration
 from mog_assets.experiments.lab import STATISTICS, Experiment, Findings, Lab, NothingToMeasure
 from mog_assets.experiments.results import ProjectResults, Told, verdicts
@@ -196,7 +196,7 @@ def recipes(settings: Settings) -> list[Recipe]:
 
 def _identified(options: Any) -> Any:
     """Options with each encoder replaced by its identity, including the files of a local folder."""
-    if isinstance(options, EncoderSettings):
+    if isinstance(options, RetrieverEncoderSettings):
         return [Encoder(options).identity, Encoder(options.of_questions).identity, options.levels]
     if isinstance(options, (list, tuple)):
         return [_identified(option) for option in options]

@@ -139,8 +139,8 @@ class DenseExpert(OfLevel):
     """Dot products of unit vectors of a level.
 
     Attributes:
-        products: With the vectors of the level; or with those of level 1, if the level is pooled from it.
-        pooling: From level 1; None if the level has products of its own.
+        products: With the vectors of level 1.
+        pooling: From level 1; None for level 1 itself.
     """
 
     products: Products

@@ -107,16 +107,13 @@ class SectionSearch:
         return self.corpora.vectors(1)
 
     @cached_property
-    def _pooling(self) -> dict[int, Pooling | None]:
+    def _pooling(self) -> dict[int, Pooling]:
         return {level: self.corpora.pooling(level) for level in self.corpora.settings.level_range[1:]}
 
     def _products(self, pieces: np.ndarray) -> np.ndarray:
         """Products with the vectors of some pieces."""
-        return self._multiplied(self._vectors.float_rows(pieces))
-
-    def _multiplied(self, rows: np.ndarray) -> np.ndarray:
         # Row by row: the result of one does not depend, to the bit, on which others there are.
-        products: np.ndarray = np.vecdot(rows, np.asarray(self.vector, np.float32))
+        products: np.ndarray = np.vecdot(self._vectors.float_rows(pieces), np.asarray(self.vector, np.float32))
         return products
 
     def _by_words(self, sections: np.ndarray) -> Iterator[np.ndarray]:
@@ -132,8 +129,5 @@ class SectionSearch:
         yield of_pieces
         for level in corpora.settings.level_range[1:]:
             numbers, pooling = corpora.sections.chunks(sections, level), self._pooling[level]
-            if pooling is None:
-                yield self._multiplied(corpora.vectors(level).float_rows(numbers))
-            else:
-                first = np.searchsorted(pieces, pooling.first[numbers])
-                yield pooling.within(numbers, first, pieces).pooled(of_pieces[None])[0]
+            first = np.searchsorted(pieces, pooling.first[numbers])
+            yield pooling.within(numbers, first, pieces).pooled(of_pieces[None])[0]

@@ -182,17 +182,13 @@ def _exhaustive(retrieval: Retrieval) -> Exhaustive:
     # One index for all that asks it: where indexes are not kept open, each would be made anew.
     words, levels = corpora.joined_bm25(1), corpora.settings.level_range
     pieces = Products(corpora.vectors(1), retrieval.vectors)
-    dense = [DenseExpert(1, layout, pieces)]
-    for level in levels[1:]:
-        pooling = corpora.pooling(level)
-        products = pieces if pooling else Products(corpora.vectors(level), retrieval.vectors)
-        dense.append(DenseExpert(level, layout, products, pooling))
     return Exhaustive(
         words,
         [
             Bm25Expert(1, layout, words, retrieval.terms),
             *(Bm25Expert(level, layout, corpora.joined_bm25(level), retrieval.terms) for level in levels[1:]),
-            *dense,
+            DenseExpert(1, layout, pieces),
+            *(DenseExpert(level, layout, pieces, corpora.pooling(level)) for level in levels[1:]),
             TitleExpert(layout, corpora.titles, retrieval.terms),
         ],
     )

@@ -25,7 +25,7 @@ from mog_assets.retrieval.statistics_assets import build_statistics, statistics_
 from mog_assets.retrieval.term_tables import TermTable
 from mog_assets.retrieval.tokens import languages_of
 from mog_assets.retrieval.vector_copies import one_copy
-from mog_assets.retrieval.vectors import bucket_texts, is_encoded, vector_buckets, vector_keys
+from mog_assets.retrieval.vectors import bucket_texts, vector_buckets, vector_keys
 from mog_assets.tables import numbers
 from mog_assets.text.terms import ANALYSIS
 
@@ -108,21 +108,20 @@ def _of_shards(work: Work, target: str, jobs: dict[str, Any], made_of: dict[str,
     return work.map(f"mog_assets.retrieval.shards:{target}", jobs, keys, what)
 
 
-def build_encoded(level: int, work: Work) -> None:
-    """Encode every chunk of a level."""
+def build_encoded(work: Work) -> None:
+    """Encode every chunk of level 1."""
     documents, chunks = work.input("documents"), work.input("chunks/level_1")
     # The file of the spans identifies the texts that they were cut from.
-    keys = {name: [chunks.manifest.files[name]["sha256"], level] for name in documents.names("bucket")}
+    keys = {name: [chunks.manifest.files[name]["sha256"], 1] for name in documents.names("bucket")}
 
     def layout(name: str) -> Layout:
         return bucket_layout(documents.path(name), chunks.path(name))
 
     def texts(name: str) -> list[str]:
-        return bucket_texts(documents.path(name), layout(name), level)
+        return bucket_texts(documents.path(name), layout(name), 1)
 
-    encoded = [f"embeddings/level_{other}" for other in work.settings.level_range if is_encoded(other, work.settings)]
-    with one_copy(work, keys, texts, encoded):
-        encode_buckets(work, keys, lambda name: layout(name).count(level), texts)
+    with one_copy(work, keys, texts, "embeddings/level_1"):
+        encode_buckets(work, keys, lambda name: layout(name).count(1), texts)
     vectors = [np.load(path, mmap_mode="r") for path in _buckets(work)]
     if work.tools.encoder.settings.endpoint:
         work.counts["without vector"] = sum(int((~rows.any(axis=1)).sum()) for rows in vectors)
@@ -179,7 +178,7 @@ def build_collection(level: int, work: Work) -> None:
     """
     corpus = str(work.corpus)
     documents, embeddings = work.input("documents"), work.input(f"embeddings/level_{level}")
-    buckets = vector_buckets(work.input, work.settings, level)
+    buckets = vector_buckets(work.input, level)
     size, store = int(embeddings.manifest.counts["size"]), work.tools.qdrant
     upserted = left_out = 0
 
@@ -286,11 +285,11 @@ def recipes(settings: Settings) -> list[Recipe]:
                 kinds=("numpy",),
             )
         )
-        encoded = is_encoded(level, settings)
+        encoded = level == 1
         recipes_of.append(
             Recipe(
                 key=f"embeddings/level_{level}",
-                build=partial(build_encoded if encoded else build_pooled, level),
+                build=build_encoded if encoded else partial(build_pooled, level),
                 description=f"Unit vectors of the chunks of level {level}, encoded."
                 if encoded
                 else f"Lengths of the sums that vectors of level {level} are pooled from; their pieces are level 1's.",
@@ -318,7 +317,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                     "documents",
                     "chunks/level_1",
                     f"chunks/level_{level}",
-                    *vector_keys(level, settings),
+                    *vector_keys(level),
                 ),
                 settings=lambda tools: [tools.qdrant.place, tools.settings.qdrant.vectors],
                 checks=(checks.qdrant_holds(level),),

@@ -33,7 +33,7 @@ from mog_assets.retrieval.points import IdSet, stored_ids
 from mog_assets.retrieval.postings import Postings, Presence, Saturation, Words
 from mog_assets.retrieval.shards import open_counts, open_titles
 from mog_assets.retrieval.statistics import StoredStatistics, idf
-from mog_assets.retrieval.vectors import Pooling, VectorTable, is_encoded
+from mog_assets.retrieval.vectors import Pooling, VectorTable
 from mog_assets.tables import OpenTables, read_table
 
 Read = Callable[[str, str | None], Any]
@@ -220,10 +220,11 @@ class Corpora:
         """Vectors of a level."""
 
         def opened() -> VectorTable:
-            # Rankings compare every question with all of those that were encoded; others follow from level 1.
-            every, keep = is_encoded(level, self.settings), self.kept is not None
-            paths = self._bucket_files(f"embeddings/level_{level if every else 1}")
-            return VectorTable(paths, keep) if every else VectorTable(paths, layout=self.layout, level=level)
+            # Rankings compare every question with all of level 1; others follow from it.
+            paths = self._bucket_files("embeddings/level_1")
+            if level == 1:
+                return VectorTable(paths, self.kept is not None)
+            return VectorTable(paths, layout=self.layout, level=level)
 
         table: VectorTable = self._once(("vectors", level), opened)
         return table
@@ -325,10 +326,8 @@ class Corpora:
         ids: list[IdSet] = self._once(("points", level), numbers)
         return ids
 
-    def pooling(self, level: int) -> Pooling | None:
-        """How vectors of a level follow from those of level 1; None if chunks of the level were encoded."""
-        if is_encoded(level, self.settings):
-            return None
+    def pooling(self, level: int) -> Pooling:
+        """How vectors of a level above the first follow from those of level 1."""
 
         def opened() -> Pooling:
             return Pooling.of(self.layout, level, self._bucket_files(f"embeddings/level_{level}"))

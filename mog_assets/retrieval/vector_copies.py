@@ -20,7 +20,7 @@ TEXTS = "texts-"
 
 @contextmanager
 def one_copy(
-    work: Work, keys: Mapping[str, Sequence[Any]], texts: Callable[[str], list[str]], holders: Sequence[str]
+    work: Work, keys: Mapping[str, Sequence[Any]], texts: Callable[[str], list[str]], holder: str
 ) -> Iterator[None]:
     """Encode the buckets of an artefact within this, by `encode_buckets` with the same arguments.
 
@@ -32,7 +32,7 @@ def one_copy(
         work: Of the artefact.
         keys: What determines the texts of each bucket, by logical name of a `.parquet` file.
         texts: The texts of a bucket, in order.
-        holders: Keys of assets that hold vectors of texts, with an artefact for each corpus.
+        holder: Key of the asset that holds vectors of texts, with an artefact for each corpus.
     """
     encoder = work.tools.encoder
     wanted, every = [], []
@@ -53,7 +53,7 @@ def one_copy(
         _save(work, work.draft.previous, encoder.cache)
     cache = VectorCache(encoder.cache, encoder.fingerprint)
     if wanted:
-        _borrow(work, cache, _joined(wanted), holders)
+        _borrow(work, cache, _joined(wanted), holder)
     yield
     # The files of the buckets are complete; if this process is killed before their manifest, the next finds them.
     most = encoder.settings.cache_mb << 20
@@ -76,16 +76,15 @@ def _save(work: Work, previous: Artefact, folder: Path) -> None:
             cache.add(np.load(previous.path(name)), np.load(previous.path(vectors), mmap_mode="r"))
 
 
-def _borrow(work: Work, cache: VectorCache, hashes: np.ndarray, holders: Sequence[str]) -> None:
-    """Put vectors of some texts into the cache that artefacts of other corpora or levels hold."""
+def _borrow(work: Work, cache: VectorCache, hashes: np.ndarray, holder: str) -> None:
+    """Put vectors of some texts into the cache that artefacts of other corpora hold."""
     hashes = hashes[cache.missing(hashes)]
-    for key in holders:
-        for corpus in work.settings.corpora:
-            artefact = work.tools.store.find(key, corpus) if len(hashes) else None
-            if artefact is None or artefact.manifest.info.get("encoder") != work.tools.encoder.fingerprint:
-                continue
-            for name in artefact.names(TEXTS):
-                hashes = _borrowed(cache, artefact, name, hashes)
+    for corpus in work.settings.corpora:
+        artefact = work.tools.store.find(holder, corpus) if len(hashes) else None
+        if artefact is None or artefact.manifest.info.get("encoder") != work.tools.encoder.fingerprint:
+            continue
+        for name in artefact.names(TEXTS):
+            hashes = _borrowed(cache, artefact, name, hashes)
 
 
 def _borrowed(cache: VectorCache, artefact: Artefact, name: str, hashes: np.ndarray) -> np.ndarray:

@@ -42,7 +42,7 @@ def write(read: Callable[[str], Artefact], settings: Settings, corpus: str, leve
     Returns:
         How many there are.
     """
-    documents, buckets = read("documents"), vector_buckets(read, settings, level)
+    documents, buckets = read("documents"), vector_buckets(read, level)
     columns = schema(int(read(f"embeddings/level_{level}").manifest.counts["size"]))
     rows = 0
     with pq.ParquetWriter(target, columns, compression="zstd") as writer:

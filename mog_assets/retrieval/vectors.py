@@ -1,4 +1,4 @@
-"""Vectors of chunks: level 1 is encoded, coarser levels are pooled from it (or encoded as well)."""
+"""Vectors of chunks: level 1 is encoded, coarser levels are pooled from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 from mog_assets.arrays import ranges, save_array
 from mog_assets.chunking.chunks import Layout, chunk_text
 from mog_assets.chunking.layouts import bucket_layout
-from mog_assets.config import Settings
 from mog_assets.resources.store import Artefact
 
 # Files of vectors that are smaller are joined in memory, up to this many bytes: a product with each costs a call.
@@ -142,33 +141,25 @@ class VectorBucket:
         return bucket_layout(Path(self.documents), Path(self.spans)).count(self.pooled)
 
 
-def is_encoded(level: int, settings: Settings) -> bool:
-    """Whether the chunks of a level are encoded; otherwise their vectors are pooled from those of level 1."""
-    return level == 1 or settings.encoder.levels == "direct"
-
-
-def vector_keys(level: int, settings: Settings) -> tuple[str, ...]:
+def vector_keys(level: int) -> tuple[str, ...]:
     """Keys of the assets that vectors of a level are read from, besides `documents` and `chunks/level_1`."""
-    key = f"embeddings/level_{level}"
-    return (key,) if is_encoded(level, settings) else ("embeddings/level_1", key)
+    return tuple(dict.fromkeys(("embeddings/level_1", f"embeddings/level_{level}")))
 
 
-def vector_buckets(read: Callable[[str], Artefact], settings: Settings, level: int) -> list[VectorBucket]:
+def vector_buckets(read: Callable[[str], Artefact], level: int) -> list[VectorBucket]:
     """The buckets of a corpus, in order.
 
     Args:
         read: Reads an asset of the corpus.
-        settings: Of the project.
         level: The level.
     """
-    documents, spans = read("documents"), read("chunks/level_1")
-    vectors = read(vector_keys(level, settings)[0])
+    documents, spans, vectors = (read(key) for key in ("documents", "chunks/level_1", "embeddings/level_1"))
     return [
         VectorBucket(
             str(documents.path(name)),
             str(spans.path(name)),
             str(vectors.path(name.replace(".parquet", ".npy"))),
-            None if is_encoded(level, settings) else level,
+            None if level == 1 else level,
         )
         for name in documents.names("bucket")
     ]

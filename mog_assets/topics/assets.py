@@ -70,7 +70,7 @@ def build_model(work: Work) -> None:
 
 
 def _buckets(work: Work, corpus: str, level: int) -> list[Bucket]:
-    buckets_of = vector_buckets(lambda key: work.input(key, corpus), work.settings, level)
+    buckets_of = vector_buckets(lambda key: work.input(key, corpus), level)
     return [Bucket(each.documents, each.spans, each.vectors, level, each.pooled) for each in buckets_of]
 
 
@@ -215,8 +215,8 @@ def build_assigned(work: Work) -> None:
     levels, spans = work.settings.level_range, work.input("chunks/level_1").manifest.files
     for level in levels:
         embeddings = work.input(f"embeddings/level_{level}")
-        buckets_of = vector_buckets(work.input, work.settings, level)
-        sources = [work.input(key) for key in vector_keys(level, work.settings)]
+        buckets_of = vector_buckets(work.input, level)
+        sources = [work.input(key) for key in vector_keys(level)]
         for name, bucket in zip(embeddings.names("bucket"), buckets_of, strict=True):
             target = file_name(level, name)
             jobs[target] = {"bucket": asdict(bucket), "model": str(stored.path(MODEL))}
@@ -287,7 +287,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             build=build_model,
             description="BERTopic model of the chunks of all corpora; fitted again only if many of them are new.",
             group=GROUP,
-            deps=("documents", "chunks/level_1", *vector_keys(level, settings)),
+            deps=("documents", "chunks/level_1", *vector_keys(level)),
             partitioned=False,
             settings=lambda tools: [tools.settings.topics.model_dump(exclude={"names"}), tools.settings.seed],
             repeatable=True,

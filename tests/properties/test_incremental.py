@@ -69,7 +69,7 @@ NAMES = st.sampled_from("abcd")
 CORPORA = st.sampled_from(["file", "folder"])
 # The first is what it was at the start; the second gives the same vectors of short texts.
 SAME = {"max_length": 300}
-ENCODERS = st.sampled_from([{"max_length": 256}, SAME, {"max_length": 8}, {"levels": "direct"}])
+ENCODERS = st.sampled_from([{"max_length": 256}, SAME, {"max_length": 8}])
 CHANGES = st.one_of(
     st.tuples(st.just("put"), CORPORA, NAMES, st.sampled_from(TEXTS)),
     st.tuples(st.just("remove"), CORPORA, NAMES),

@@ -113,17 +113,6 @@ def test_with_every_piece_among_the_nearest_both_give_the_same(opened, source, m
 
 
 @EITHER
-def test_vectors_of_levels_that_were_encoded_are_compared_like_those_that_follow(opened, source, monkeypatch):
-    # The samples' levels follow from the first; here they stand for encoded ones.
-    monkeypatch.setattr(section_search, "NEAREST", 3)
-    pooled, encoded = opened(source), opened(source)
-    monkeypatch.setattr(type(encoded.corpora), "pooling", lambda self, level: None)
-    assert same_scores(candidates(encoded), candidates(pooled), slice(0, pooled.corpora.settings.levels)) == 1
-    levels = pooled.corpora.settings.levels
-    assert np.allclose(candidates(encoded).scores[:, levels : 2 * levels].max(), 1, atol=0.6)
-
-
-@EITHER
 def test_a_filter_goes_into_the_searches_and_loses_nothing(opened, source, monkeypatch):
     monkeypatch.setattr(section_search, "NEAREST", 3)
     exhaustive, indexed = opened(EXHAUSTIVE), opened(source)

@@ -76,11 +76,11 @@ def test_pooled_vectors_are_the_same_bits_whichever_are_asked_for(corpora, monke
     buckets = [
         bucket.open()
         for name in corpora.names
-        for bucket in vector_buckets(lambda key, name=name: corpora.read(key, name), corpora.settings, level)
+        for bucket in vector_buckets(lambda key, name=name: corpora.read(key, name), level)
     ]
     rows = np.random.default_rng(0).permutation(len(table))
     monkeypatch.setattr(module, "_POOLED_AT_ONCE", 3)
-    few = [vector_buckets(lambda key: corpora.read(key, corpora.names[0]), corpora.settings, level)[0].open()]
+    few = [vector_buckets(lambda key: corpora.read(key, corpora.names[0]), level)[0].open()]
     for found in (np.array(list(table)), np.concatenate(buckets), np.concatenate(list(table.blocks))):
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(table.rows(rows), expected[rows])

@@ -145,7 +145,7 @@ class Project:
     def buckets(self):
         found = []
         for corpus in self.settings.corpora:
-            for each in vector_buckets(partial(self.tools.store.read, partition=corpus), self.settings, 2):
+            for each in vector_buckets(partial(self.tools.store.read, partition=corpus), 2):
                 found.append(asdict(model.Bucket(each.documents, each.spans, each.vectors, None, each.pooled)))
         return found
 
@@ -211,7 +211,7 @@ def test_chunks_of_every_level_get_topics_of_their_own_vectors(built):
     read = built.tools.store.read
     for corpus in built.settings.corpora:
         for level in built.settings.level_range:
-            found = vector_buckets(partial(read, partition=corpus), built.settings, level)
+            found = vector_buckets(partial(read, partition=corpus), level)
             expected, _ = built.model().assign(np.concatenate([bucket.open() for bucket in found]))
             np.testing.assert_array_equal(read_topics(read("topics/assigned", corpus), level), expected)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mog_assets.arrays import places
 from mog_assets.chunking.layouts import bucket_layout
-from mog_assets.config import Settings
+from mog_assets.config import RetrieverEncoderSettings, Settings
 from mog_assets.evaluation.measures import headline_measures
 from mog_assets.experiments.conclusions import every, joined, over_sets, untestable
 from mog_assets.experiments.lab import (
@@ -26,7 +26,6 @@ from mog_assets.experiments.lab import (
 )
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks, Ranker, router_weights
 from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.retrieval.corpora import Corpora, Encode
 from mog_assets.retrieval.methods import Method, needs, parse
 from mog_assets.retrieval.passages import Passages
@@ -54,7 +53,7 @@ class OtherVectors:
     """
 
     corpora: Corpora
-    chosen: EncoderSettings
+    chosen: RetrieverEncoderSettings
     encode: Encode
     lab: Lab
     _finest: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
@@ -167,7 +166,7 @@ def retrievers(lab: Lab) -> Findings:
     )
 
 
-def _opened(lab: Lab, chosen: EncoderSettings) -> tuple[Encode, Encode, list[str]]:
+def _opened(lab: Lab, chosen: RetrieverEncoderSettings) -> tuple[Encode, Encode, list[str]]:
     """The encoders of chunks and of questions, and their fingerprints."""
     chunks, of_chunks = lab.other_encoder(chosen)
     questions, of_questions = lab.other_encoder(chosen.of_questions) if chosen.query_model else (chunks, of_chunks)
