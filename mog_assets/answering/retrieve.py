@@ -49,7 +49,7 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
         passages = texts(retrieval.corpora, ranked, len(queries))
         if not topics:
             return [RetrievedPassages(passages_of) for passages_of in passages]
-        labels, back = retrieval.topics.labels, retrieval.fell_back(used, k)
+        labels, back = retrieval.topics.model.labels, retrieval.fell_back(used, k)
         numbers = retrieval.topics.assigned[0].tolist()
         return [
             RetrievedPassages(passages_of, topic, labels[topic], bool(fell))

@@ -154,7 +154,7 @@ class Settings(SettingsModel):
     @property
     def asks_a_model(self) -> bool:
         """Whether anything is asked of the language model of `llm`."""
-        return self.generation is not None or self.answering.reader == "openai" or self.topics.names == "openai"
+        return self.generation is not None or self.answering.reader == "openai"
 
     @property
     def level_range(self) -> range:

@@ -171,7 +171,7 @@ def topics(retrieval: Retrieval, method: Method, k: int) -> list[dict[str, Any] 
     """The topic of each question, see `Retrieved.topic`; None if the method does not use topics."""
     if not method.topics:
         return [None] * len(retrieval.queries)
-    labels, fell_back = retrieval.topics.labels, retrieval.fell_back(method, k)
+    labels, fell_back = retrieval.topics.model.labels, retrieval.fell_back(method, k)
     return [
         {"topic": int(topic), "label": labels[int(topic)], "probability": float(p), "all topics": bool(fell)}
         for topic, p, fell in zip(*retrieval.topics.assigned, fell_back, strict=True)

@@ -1,11 +1,9 @@
-"""Assets of the topics stage: `topics/model`, `topics/names` and `topics/assigned`."""
+"""Assets of the topics stage: `topics/model` and `topics/assigned`."""
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,10 +11,8 @@ import numpy as np
 from mog_assets.config import Settings
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.store import Artefact, digest
 from mog_assets.retrieval.vectors import vector_buckets, vector_keys
-from mog_assets.tools import Tools
-from mog_assets.topics import checks, naming
+from mog_assets.topics import checks
 from mog_assets.topics.assign import DECIMALS, file_name
 from mog_assets.topics.fitting import fit_apart, fit_buckets, made_with, may_have_topics
 from mog_assets.topics.model import (
@@ -25,7 +21,6 @@ from mog_assets.topics.model import (
     Bucket,
     TopicModel,
     decoded,
-    distinct,
     is_intact,
     open_model,
     share_unseen,
@@ -34,9 +29,6 @@ from mog_assets.topics.model import (
 from mog_assets.topics.plots import topics_by_corpus
 
 GROUP = "topics"
-NAMES = "topics/names"
-# Logical name of its file.
-_NAMES = "names.json"
 
 
 def fit_level(settings: Settings) -> int:
@@ -101,7 +93,7 @@ def _fit(work: Work, buckets: list[Bucket], wanted: dict[str, Any]) -> TopicMode
             arguments = {
                 "buckets": [asdict(bucket) for bucket in buckets],
                 **{name: value for name, value in wanted.items() if name != "form"},
-                "settings": work.settings.topics.model_dump(exclude={"names"}),
+                "settings": work.settings.topics.model_dump(),
                 "out": str(temporary),
             }
             # A separate process takes seconds to start, and is needed only for UMAP.
@@ -145,71 +137,12 @@ def _show(work: Work, model: TopicModel, buckets: dict[str, list[Bucket]]) -> No
     work.show_plot("topics by corpus", topics_by_corpus(list(buckets), counts, labels))
 
 
-def build_names(work: Work) -> None:
-    """Ask the language model for a name of every topic; a topic without one keeps its terms."""
-    facts = open_model(work.input("topics/model")).facts
-    topics = list(zip(facts["words"], facts["titles"], strict=True))
-    llm, before = work.tools.llm, work.tools.llm.tally
-    with work.progress(len(topics), "topics named") as advance:
-        rows = naming.ask(llm, topics, _model_of(work.tools), _named_before(work), advance)
-    path, exists = work.file(_NAMES, [asdict(row) for row in rows])
-    if not exists:
-        with work.writing(path) as temporary:
-            temporary.write_text(json.dumps([asdict(row) for row in rows]), encoding="utf-8")
-    spent, failed, still = llm.tally - before, [row for row in rows if row.failure], [row for row in rows if row.open]
-    work.counts |= {"topics": len(rows), "named": len(rows) - len(failed), "keep their terms": len(failed)}
-    work.counts |= {"calls": spent.calls, "calls from the cache": spent.cached, "USD": round(spent.usd, 6)}
-    work.info["retry"] = None
-    if still:
-        work.info["retry"] = (
-            f"{len(still)} of {len(rows)} topics have no name yet and keep their terms; the next `mog run` asks again "
-            f"and pays for nothing twice: {still[0].failure}"
-        )
-        work.shown["not answered yet"] = work.info["retry"].replace("<", "&lt;")
-        if work.log:
-            work.log(f"{NAMES}: {work.info['retry']}")
-    work.shown["named by"] = work.settings.llm.model
-    shown = [
-        {"topic": t, "name": row.name, "terms": ", ".join(facts["words"][t][:5]), "failure": row.failure}
-        for t, row in enumerate(rows[:50])
-    ]
-    work.show_table("names", shown)
-
-
-def _named_before(work: Work) -> Mapping[str, naming.TopicName]:
-    """What came of requests of earlier runs; nothing if the run is forced, which finds replies in the cache."""
-    before = work.draft.previous
-    return {} if before is None or work.repeats is not None else {row.key: row for row in _named(before)}
-
-
-def _named(stored: Artefact) -> list[naming.TopicName]:
-    return [naming.TopicName(**row) for row in json.loads(stored.path(_NAMES).read_bytes())]
-
-
-def _model_of(tools: Tools) -> str:
-    """Everything besides the messages that decides a name; `auto` uses answers without a form again."""
-    llm = tools.settings.llm
-    formed = [llm.structured] if llm.structured == "on" else []
-    sent = [llm.model, tools.llm.endpoint, llm.temperature, llm.max_tokens, tools.settings.seed, *formed]
-    return digest(sent, naming.prompts_fingerprint())
-
-
-def _labelled(work: Work, model: TopicModel) -> TopicModel:
-    """The model with the names of its topics, if they have any."""
-    if work.settings.topics.names != "openai":
-        return model
-    rows = _named(work.tools.store.read(NAMES))
-    terms = model.labels
-    names = distinct([row.name or terms[topic] for topic, row in enumerate(rows)], model.facts["words"])
-    return replace(model, names=tuple(names))
-
-
 def build_assigned(work: Work) -> None:
     """Assign a topic to every chunk, in the store and in the payload of its point."""
     stored = work.tools.store.read("topics/model")
-    model = _labelled(work, open_model(stored))
+    model = open_model(stored)
     labels = model.labels
-    # For filters and questions. No part of the content: nothing else is made anew when only labels change.
+    # For filters and questions.
     work.info["labels"] = [labels[topic] for topic in range(len(model.centroids))]
     jobs, keys = {}, {}
     levels, spans = work.settings.level_range, work.input("chunks/level_1").manifest.files
@@ -268,19 +201,6 @@ def _set_payloads(work: Work, level: int, assigned: np.ndarray, labels: dict[int
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage."""
     level, levels = fit_level(settings), settings.level_range
-    names = settings.topics.names == "openai"
-    by_model = Recipe(
-        key=NAMES,
-        build=build_names,
-        description="Names that the language model gives topics, by their terms and typical titles.",
-        group=GROUP,
-        deps=("topics/model",),
-        partitioned=False,
-        settings=_model_of,
-        intact=lambda tools, stored: not stored.manifest.info["retry"],
-        kinds=("openai",),
-        pool="llm",
-    )
     return [
         Recipe(
             key="topics/model",
@@ -289,14 +209,13 @@ def recipes(settings: Settings) -> list[Recipe]:
             group=GROUP,
             deps=("documents", "chunks/level_1", *vector_keys(level)),
             partitioned=False,
-            settings=lambda tools: [tools.settings.topics.model_dump(exclude={"names"}), tools.settings.seed],
+            settings=lambda tools: [tools.settings.topics.model_dump(), tools.settings.seed],
             repeatable=True,
             # Models know their temperature since 2.
             version="2",
             intact=lambda tools, stored: is_intact(stored),
             kinds=("scikitlearn",),
         ),
-        *([by_model] if names else []),
         Recipe(
             key="topics/assigned",
             build=build_assigned,
@@ -306,11 +225,10 @@ def recipes(settings: Settings) -> list[Recipe]:
                 "documents",
                 "chunks/level_1",
                 "topics/model",
-                *([NAMES] if names else []),
                 *(f"embeddings/level_{j}" for j in levels),
                 *(f"collections/level_{j}" for j in levels),
             ),
-            settings=lambda tools: [tools.qdrant.place, tools.settings.topics.names],
+            settings=lambda tools: tools.qdrant.place,
             checks=(checks.EVERY_CHUNK, checks.PAYLOADS),
             intact=checks.payloads_hold,
             kinds=("numpy", "qdrant"),

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.compiled import hidden, keep
@@ -19,15 +18,12 @@ from mog_assets.resources.processes import SPAWN, deaf_children, end_with_parent
 from mog_assets.retrieval.vectors import bucket_texts
 from mog_assets.topics.model import (
     COMPONENTS,
-    DECIMALS,
     FAR,
     FORM,
     HALVINGS,
     NEIGHBOURS,
     OUTLIER,
     TEMPERATURES,
-    TITLE_CHARS,
-    TITLES,
     Bucket,
     TopicModel,
     encoded,
@@ -62,14 +58,13 @@ def fit_buckets(
     paths = [Bucket(**bucket) for bucket in buckets]
     hashes = [vector_hashes(bucket.held.open()) for bucket in paths]
     seen = np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]))
-    vectors, texts, titles = _sample(paths, hashes, level, seen[: options.sample])
+    vectors, texts = _sample(paths, hashes, level, seen[: options.sample])
     topics = _cluster(vectors, texts, options, seed)
     number = int(topics.max(initial=OUTLIER)) + 1
     centroids, thresholds = _centroids(vectors, topics, number, options.outlier_quantile)
     facts = {
         **made_with(level, options, seed, encoder, made_by),
         "words": topic_terms(texts, topics, number),
-        "titles": _nearest_titles(vectors, topics, centroids, titles),
         "size": np.bincount(topics[topics >= 0], minlength=number).tolist(),
         "sample": len(topics),
         "outliers": int((topics == OUTLIER).sum()),
@@ -136,10 +131,10 @@ def _fit_and_tell(answer: Any, arguments: dict[str, Any]) -> None:
 
 def _sample(
     buckets: Sequence[Bucket], hashes: Sequence[np.ndarray], level: int, wanted: np.ndarray
-) -> tuple[np.ndarray, list[str], list[str]]:
-    """Vectors, texts and documents' titles of the chunks with these hashes (sorted), one each, in their order."""
+) -> tuple[np.ndarray, list[str]]:
+    """Vectors and texts of the chunks with these hashes (sorted), one each, in their order."""
     vectors: dict[int, np.ndarray] = {}
-    texts: dict[int, tuple[str, str]] = {}
+    texts: dict[int, str] = {}
     for bucket, hashes_of in zip(buckets, hashes, strict=True):
         rows = np.flatnonzero(np.isin(hashes_of, wanted))
         if not len(rows):
@@ -147,18 +142,15 @@ def _sample(
         layout = bucket_layout(Path(bucket.documents), Path(bucket.spans))
         own_level = bucket.level or level
         held, of_bucket = bucket.held.open(), bucket_texts(Path(bucket.documents), layout, own_level)
-        titles = pq.read_table(bucket.documents, columns=["title"])["title"].to_pylist()
-        document = np.repeat(np.arange(len(titles)), np.diff(layout.level_offsets(own_level)))
         for row in rows:
             # Chunks with equal vectors may have different texts; which of them is used must not depend on order.
             identity = int(hashes_of[row])
             vectors[identity] = held[row]
-            entry = (of_bucket[row], titles[document[row]])
-            texts[identity] = min(entry, texts.get(identity, entry))
+            texts[identity] = min(of_bucket[row], texts.get(identity, of_bucket[row]))
     order = [int(identity) for identity in wanted]
     size = buckets[0].held.open().shape[1]
     stacked = np.stack([vectors[i] for i in order]) if order else np.zeros((0, size))
-    return stacked.astype(np.float32), [texts[i][0] for i in order], [texts[i][1] for i in order]
+    return stacked.astype(np.float32), [texts[i] for i in order]
 
 
 def _cluster(vectors: np.ndarray, texts: Sequence[str], settings: TopicSettings, seed: int) -> np.ndarray:
@@ -206,19 +198,6 @@ def _cluster(vectors: np.ndarray, texts: Sequence[str], settings: TopicSettings,
         warnings.filterwarnings("ignore", "precomputed_knn", UserWarning)
         topics, _ = model.fit_transform(list(texts), vectors)
     return np.asarray(topics, np.int64)
-
-
-def _nearest_titles(
-    vectors: np.ndarray, topics: np.ndarray, centroids: np.ndarray, titles: Sequence[str]
-) -> list[list[str]]:
-    """Of every topic, different titles of the documents whose chunks are nearest to its centroid."""
-    samples = []
-    for topic, centroid in enumerate(centroids):
-        rows = np.flatnonzero(topics == topic)
-        near = rows[np.argsort(-np.round(vectors[rows].astype(np.float64) @ centroid, DECIMALS), kind="stable")]
-        shown = (" ".join(titles[row].split())[:TITLE_CHARS] for row in near.tolist())
-        samples.append(list(dict.fromkeys(title for title in shown if title))[:TITLES])
-    return samples
 
 
 def _centroids(vectors: np.ndarray, topics: np.ndarray, number: int, quantile: float) -> tuple[np.ndarray, np.ndarray]:

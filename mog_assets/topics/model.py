@@ -30,8 +30,6 @@ OUTLIER = -1
 # BERTopic's defaults.
 NEIGHBOURS, COMPONENTS = 15, 5
 _LABEL_TERMS = 3
-# Titles that stand for a topic.
-TITLES, TITLE_CHARS = 5, 120
 OUTLIER_LABEL = "outlier"
 # Share of the chunks outside a topic that are farther from it than any vector assigned to the topic.
 FAR = 0.999
@@ -73,24 +71,22 @@ class TopicModel:
         thresholds: float32 of shape (topics,): cosine with the centroid below which a vector is not of the topic.
         seen: uint64, sorted: `vector_hashes` of all chunks that existed when it was fitted.
         facts: `level`, `settings`, `seed`, `encoder` (fingerprint) and `made_by` (of the vectors) that it was fitted
-            with; per topic its `words` (see `topic_terms`), `titles` of the documents nearest to its centroid, and its
-            `size` in the sample; the number of chunks in the `sample`, of its `outliers` by HDBSCAN, and of those
-            `agreeing`: with the same topic by `assign` and HDBSCAN; the `temperature` of `distribution`.
-        names: Label of every topic, if it was given other ones than its terms.
+            with; per topic its `words` (see `topic_terms`), and its `size` in the sample; the number of chunks in the
+            `sample`, of its `outliers` by HDBSCAN, and of those `agreeing`: with the same topic by `assign` and
+            HDBSCAN; the `temperature` of `distribution`.
     """
 
     centroids: np.ndarray
     thresholds: np.ndarray
     seen: np.ndarray
     facts: dict[str, Any]
-    names: tuple[str, ...] | None = None
 
     @property
     def labels(self) -> dict[int, str]:
-        """Label of every topic, all different: its name, else its first terms. The outlier topic has one too."""
+        """Label of every topic, all different: its first terms. The outlier topic has one too."""
         words = self.facts["words"]
-        titles = self.names or distinct([", ".join(terms[:_LABEL_TERMS]) for terms in words], words)
-        return {OUTLIER: OUTLIER_LABEL, **dict(enumerate(titles))}
+        labels = distinct([", ".join(terms[:_LABEL_TERMS]) for terms in words], words)
+        return {OUTLIER: OUTLIER_LABEL, **dict(enumerate(labels))}
 
     def assign(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Topic of each vector: that of the nearest centroid, or −1 if the vector is below its threshold.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.topics.assign import labels_of, read_topics
+from mog_assets.topics.assign import read_topics
 from mog_assets.topics.model import OUTLIER, TopicModel
 
 
@@ -35,14 +35,6 @@ class QuestionTopics:
     def none(self) -> np.ndarray:
         """Questions without a topic, bool of shape (questions,)."""
         return np.asarray(self.assigned[0] == OUTLIER)
-
-    @property
-    def labels(self) -> dict[int, str]:
-        """The labels that chunks have; those of the model if it has been fitted since."""
-        names = labels_of(self.corpora.read("topics/assigned", self.corpora.names[0]))
-        if len(names) != len(self.model.centroids):
-            return self.model.labels
-        return replace(self.model, names=tuple(names)).labels
 
     def chunks(self, level: int) -> list[np.ndarray]:
         """Topic of every chunk of a level, per corpus."""

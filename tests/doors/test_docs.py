@@ -117,7 +117,7 @@ def test_the_page_of_assets_names_every_asset_and_no_other():
     variants = [
         {"chunker": {"name": "learned"}},
         {"ranking": {"candidates": "indexed"}},
-        {"topics": {"names": "openai"}, "generation": {"documents": 1}},
+        {"generation": {"documents": 1}},
         {},
     ]
     there, checks = set(), set()
