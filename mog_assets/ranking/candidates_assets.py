@@ -33,9 +33,6 @@ PARTS = 16
 # Files: questions with their candidates, and a sample of hashes.
 PART, SKETCH = "part_", "sketch_"
 
-# What is counted, and its column in the table of question sets.
-COUNTS = {"questions": "training", "test questions": "test"}
-
 
 def build_candidates(work: Work) -> None:
     """Find the candidates of training and test questions, with their scores by every expert and their evidence."""

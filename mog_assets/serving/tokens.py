@@ -18,7 +18,6 @@ from mog_assets.serving.access import loopback
 _LEEWAY, _KEPT, _PATIENCE = 30, 300, 10
 _MOST_BYTES = 1_000_000
 # Signatures that the provider alone can make: with a secret that both know, whoever checks could make them, too.
-_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 _Text = Annotated[str, Field(min_length=1, max_length=2000)]
 

@@ -89,8 +89,3 @@ def read_asked(paths: Iterable[Path]) -> Mapping[str, ModelRequest]:
 def write_dropped(rows: Sequence[Dropped], path: Path) -> None:
     """Write questions that were not kept."""
     pq.write_table(pa.Table.from_pylist([asdict(row) for row in rows], _DROPPED), path, compression="zstd")
-
-
-def read_dropped(path: Path) -> list[Dropped]:
-    """Questions that were not kept."""
-    return [Dropped(**row) for row in pq.read_table(path).to_pylist()]

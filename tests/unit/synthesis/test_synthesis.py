@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from chat_server import ChatServer, refusal, status
@@ -28,7 +29,7 @@ from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.synthesis import filters
-from mog_assets.synthesis.candidates import Candidate, read_asked, read_dropped
+from mog_assets.synthesis.candidates import Candidate, read_asked
 from mog_assets.synthesis.leads import leads_back
 from mog_assets.synthesis.model import NothingToAsk, WrittenQuestion, request, written
 from mog_assets.synthesis.windows import BREADTHS, Extract, drawn, windows
@@ -157,7 +158,9 @@ class Project:
 
     @property
     def dropped(self):
-        return {row.document: row.reason for row in read_dropped(self.stored.path("dropped.parquet"))}
+        return {
+            row["document"]: row["reason"] for row in pq.read_table(self.stored.path("dropped.parquet")).to_pylist()
+        }
 
 
 @pytest.fixture(scope="module")
