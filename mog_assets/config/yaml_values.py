@@ -28,7 +28,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Wrong(Exception):
-    """What is wrong, for the user; the caller adds the name of the file."""
+    """Tells the user what is wrong; the caller adds the name of the file."""
 
 
 class _Loader(yaml.SafeLoader):

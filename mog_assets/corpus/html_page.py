@@ -66,7 +66,7 @@ def read_html(html: str, fallback: str) -> Parsed:
     try:
         soup = BeautifulSoup(_closed(html.replace("\r\n", "\n").replace("\r", "\n")), "html.parser")
         named = soup.title.get_text() if soup.title else ""
-        if any(span in html.lower() for span in _SPANS):
+        if any(map(html.lower().__contains__, _SPANS)):
             _spread(soup)
         hidden = _Hidden(soup)
         flow = _Flow(menus_end_at_heading=soup.find(list(_HEADINGS)) is not None)

@@ -103,7 +103,7 @@ def read_pdf(
 
 
 def _is_prose(text: str) -> bool:
-    """Whether a tenth of the words of a text are stop words of its language, which is no accident."""
+    """Tell whether a tenth of the words of a text are stop words of its language, which is no accident."""
     words = [word for word in text.split() if any(map(str.isalpha, word))]
     return len(content_words(" ".join(words), detected(text) or DEFAULT)) < 0.9 * len(words)
 

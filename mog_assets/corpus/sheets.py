@@ -26,7 +26,7 @@ _MERGED = re.compile(rb'(<(?:\w+:)?mergeCell\b[^>]*?\bref=")([A-Z]+)(\d+):([A-Z]
 _START, _END, _VALUE = rb"c(?<=[<:]c)\b", rb"</(?:\w+:)?c>", rb"<(?:\w+:)?v>([^<]+)<"
 _COLUMNS = re.compile(_START + rb'[^>]*?\br="([A-Z]+)')
 _BEYOND_Z = re.compile(rb'r="[A-Z]{2}')
-_OWN = re.compile(rb'\b(r|s|t)="([^"]*)"')
+_ATTRIBUTES = re.compile(rb'\b(r|s|t)="([^"]*)"')
 _FORMULA = re.compile(rb"f(?<=[<:]f)\b")
 _UNCALCULATED = re.compile(
     _START + rb"([^>]*)>\s*<(?:\w+:)?f\b[^>]*?(?:/>|>([^<]*)</(?:\w+:)?f>)\s*"
@@ -198,11 +198,11 @@ def _formatted(xml: bytes, formats: Mapping[bytes, Show]) -> dict[tuple[int, int
         _START + rb"(?=[^>]*\b(?:%s))([^>]*)(?<!/)>(?:(?!%s).)*?%s" % (b"|".join(sought), _END, _VALUE), re.DOTALL
     )
     for match in pattern.finditer(xml):
-        own = dict(_OWN.findall(match[1]))
-        kind = own.get(b"t", b"n")
-        if b"r" in own and kind in (b"n", b"e"):
+        attributes = dict(_ATTRIBUTES.findall(match[1]))
+        kind = attributes.get(b"t", b"n")
+        if b"r" in attributes and kind in (b"n", b"e"):
             text = html.unescape(match[2].decode())
-            cells[_place(own[b"r"])] = text if kind == b"e" else formats[own[b"s"]](float(text))
+            cells[_place(attributes[b"r"])] = text if kind == b"e" else formats[attributes[b"s"]](float(text))
     return cells
 
 
@@ -210,9 +210,9 @@ def _uncalculated(xml: bytes) -> dict[tuple[int, int], str]:
     """Formulas whose value is not stored, by row and column from 0."""
     cells = {}
     for match in _UNCALCULATED.finditer(xml) if _FORMULA.search(xml) else ():
-        own = dict(_OWN.findall(match[1]))
-        if b"r" in own and own.get(b"t") != b"str":
-            cells[_place(own[b"r"])] = f"={html.unescape((match[2] or b'').decode())}" if match[2] else ""
+        attributes = dict(_ATTRIBUTES.findall(match[1]))
+        if b"r" in attributes and attributes.get(b"t") != b"str":
+            cells[_place(attributes[b"r"])] = f"={html.unescape((match[2] or b'').decode())}" if match[2] else ""
     return cells
 
 

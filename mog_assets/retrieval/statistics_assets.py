@@ -100,7 +100,8 @@ def frequent_terms(documents: Artefact) -> dict[str, dict[str, int]]:
             counts[code].update(terms_of([row["text"][:_READ]], code)[0])
     # Which of equally frequent ones are taken does not depend on the order of the documents.
     return {
-        code: dict(Counter(dict(sorted(own.items()))).most_common(2 * TERMS)) for code, own in sorted(counts.items())
+        code: dict(Counter(dict(sorted(terms.items()))).most_common(2 * TERMS))
+        for code, terms in sorted(counts.items())
     }
 
 

@@ -70,6 +70,6 @@ def known_shares(
         if known_share(words, np.ones(len(words)), is_token) >= values[row]:
             continue
         if (code := detected(question)) and code not in shares:
-            (own,) = terms_of([question], code)
-            values[row] = min(values[row], known_share(own, np.ones(len(own)), is_token))
+            (terms,) = terms_of([question], code)
+            values[row] = min(values[row], known_share(terms, np.ones(len(terms)), is_token))
     return values

@@ -166,7 +166,7 @@ def _show_example(work: Work, made: Made, layout: Layout) -> None:
 
 
 def _texts(work: Work, wanted: set[int]) -> dict[int, str]:
-    """Texts of some documents, by their position."""
+    """Read the texts of some documents, by their position."""
     texts: dict[int, str] = {}
     documents, base = work.input("documents"), 0
     for name in documents.names("bucket"):

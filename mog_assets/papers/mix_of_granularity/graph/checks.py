@@ -62,14 +62,14 @@ def neighbourhoods_fault(around: Sequence[Membership], lengths: np.ndarray, max_
 
 
 def open_nodes(work: Work) -> Layout:
-    """The layout whose level-1 chunks are the nodes of a corpus, which are written together with its graph."""
+    """Open the layout whose level-1 chunks are the nodes of a corpus, which are written together with its graph."""
     documents = work.input("documents")
     parts = [bucket_layout(documents.path(name), work.draft.path(name)) for name in documents.names("bucket")]
     return join_layouts(str(work.corpus), parts)
 
 
 def _lengths(work: Work) -> np.ndarray:
-    """Characters of every node."""
+    """Count the characters of every node."""
     return np.diff(open_nodes(work).spans, axis=1).ravel()
 
 
