@@ -265,6 +265,13 @@ def test_a_child_that_does_not_look_after_its_parent_ends_with_it(tmp_path):
         assert not there
 
 
+def lasting(forker):
+    """Ids of commands, without probes of the system (`ldconfig`), which end at once and begin as copies of a command."""
+    before = forker.others()
+    time.sleep(0.5)
+    return [pid for pid, args in forker.others().items() if pid in before and "crash_child" in args]
+
+
 def seconds_of(pid):
     """Processor time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -278,8 +285,7 @@ def test_waiting_for_a_pool_it_sleeps_and_goes_on_when_the_holder_is_killed(fork
     with forking() as other, ThreadPoolExecutor() as pool:
         waiting = pool.submit(other.mog, folder)
         try:
-            # What starts first may be a probe of the system that ends at once (`ldconfig`), not the command.
-            (pid,) = until(lambda: [pid for pid, args in other.others().items() if "crash_child" in args])
+            (pid,) = until(lambda: lasting(other))
             before, deadline = -60.0, time.monotonic() + 60
             while (used := seconds_of(pid)) - before > 0.4:
                 assert time.monotonic() < deadline and not waiting.done(), "it never slept"
