@@ -266,7 +266,7 @@ def test_a_child_that_does_not_look_after_its_parent_ends_with_it(tmp_path):
 
 
 def lasting(forker):
-    """Ids of commands, without probes of the system (`ldconfig`), which end at once and begin as copies of a command."""
+    """List ids of commands, without probes of the system (`ldconfig`), which begin as copies of one and end at once."""
     before = forker.others()
     time.sleep(0.5)
     return [pid for pid, args in forker.others().items() if pid in before and "crash_child" in args]
