@@ -35,6 +35,7 @@ from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (
     search_block,
     searched,
 )
+from mog_assets.papers.mix_of_granularity.settings import GraphSettings
 from mog_assets.retrieval.bm25 import open_bm25s
 from mog_assets.text.terms import tokenise
 
@@ -166,7 +167,7 @@ def measure(way: str, counts: Path, k: int, sample: int, out: Path, around: bool
         indexed = usage()
         nodes, shares = WAYS[way](index, k, rows)
         if way == "ours":
-            graph = link(nodes, shares, config.GraphSettings().threshold)
+            graph = link(nodes, shares, GraphSettings().threshold)
         after = usage()
         figures = {
             "nodes": matrix.shape[0],

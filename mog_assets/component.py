@@ -13,7 +13,7 @@ from typing import Any
 import dagster as dg
 from pydantic import BaseModel, ConfigDict
 
-from mog_assets.config import Settings, parse
+from mog_assets.config import Settings, parse, settings_model
 from mog_assets.names import Names
 from mog_assets.resources.errors import ConfigError
 from mog_assets.resources.printable import printable
@@ -52,7 +52,7 @@ class RetrievalAttributes(BaseModel):
     @classmethod
     def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:
         """The schema of the settings, for editors and `dg check yaml`; templates are allowed."""
-        schema = Settings.model_json_schema(*args, **options)
+        schema = settings_model().model_json_schema(*args, **options)
         schema["properties"] = {**_PREFIXES, **schema["properties"]}
         filled: dict[str, Any] = _or_template(schema)
         return {**filled, "title": cls.__name__, "description": cls.__doc__, "examples": [_EXAMPLE]}

@@ -12,7 +12,6 @@ from mog_assets.chunking import assets as chunking_assets
 from mog_assets.config import Settings
 from mog_assets.corpus import assets as corpus_assets
 from mog_assets.evaluation import assets as evaluation_assets
-from mog_assets.experiments import assets as experiments_assets
 from mog_assets.materialising import Find, is_fresh, state
 from mog_assets.mentions import assets as mentions_assets
 from mog_assets.questions import assets as questions_assets
@@ -45,7 +44,6 @@ _STAGES = (
     reader_assets,
     answering_assets,
     evaluation_assets,
-    experiments_assets,
 )
 
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from mog_assets import registry
 from mog_assets.chunking.chunkers import CHUNKERS
 from mog_assets.chunking.chunks import bucket_units
 from mog_assets.chunking.layouts import bucket_layout
@@ -104,8 +105,8 @@ def _vectors(tools: Tools, cache: Path) -> Iterator[Removable]:
     """Caches of encoders that are no longer configured; in the configured encoder's cache, vectors of removed texts."""
     settings = tools.settings
     named = [settings.encoder]
-    for other in settings.experiments.encoders.values():
-        named += [other, other.of_questions]
+    for section in registry.SECTIONS.values():
+        named += section.encoders(section.of(settings))
     try:
         fingerprints = {Encoder(chosen).fingerprint for chosen in named}
     except MogError:

@@ -169,7 +169,7 @@ def _options(tools: Tools) -> list[Any]:
         [settings.budget, settings.llm.tokenizer],
         fingerprint() if settings.answering.judge else None,
     ]
-    searches = [settings.retriever, settings.graph.hops, versions(settings)]
+    searches = [settings.retriever, versions(settings)]
     return [reader_name(tools), tools.encoder.identity, *options, *searches]
 
 

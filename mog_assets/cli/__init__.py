@@ -8,29 +8,31 @@ from typing import Any
 
 import click
 
-from mog_assets.cli import (
-    build,
-    doctor,
-    documents,
-    experiment,
-    import_,
-    measure,
-    permissions,
-    project,
-    prune,
-    push,
-    questions,
-    search,
-    serve,
-    use,
-)
-from mog_assets.cli.common import FAILED, echo
+from mog_assets import registry
+from mog_assets.cli.common import BAD_USAGE, FAILED, echo
 from mog_assets.resources import extras
+from mog_assets.resources.errors import MogError
 from mog_assets.resources.terminal import EscapedRecord, escaped
 
 
 class Commands(click.Group):
-    """The commands of `mog`. What a terminal would obey is escaped in their logs and in click's own messages."""
+    """The registered commands. What a terminal would obey is escaped in their logs and in click's own messages."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted(registry.COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Return a command by its name."""
+        return registry.COMMANDS.get(name)
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run; a plugin that cannot be imported is one line, as other errors are."""
+        try:
+            return super().main(*args, **options)
+        except MogError as error:
+            echo(f"mog: {error}", err=True)
+            sys.exit(BAD_USAGE)
 
     def invoke(self, context: click.Context) -> Any:
         """Call the command that the arguments name."""
@@ -50,31 +52,3 @@ class Commands(click.Group):
 @click.version_option(package_name="mog-assets")
 def main() -> None:
     """Build, search and measure retrieval that chooses its own granularity."""
-
-
-for command in (
-    project.init,
-    import_.import_,
-    doctor.doctor,
-    build.run,
-    build.plan,
-    documents.documents,
-    push.push,
-    search.retrieve,
-    search.ask,
-    permissions.permissions,
-    questions.questions,
-    measure.scores,
-    measure.compare,
-    measure.export,
-    measure.score_mirage,
-    experiment.experiment,
-    experiment.results,
-    build.verify,
-    prune.prune,
-    serve.serve,
-    serve.mcp,
-    use.use,
-    build.ui,
-):
-    main.add_command(command)

@@ -1,13 +1,16 @@
 """`mog.yaml` as typed settings."""
 
-from mog_assets.config.loading import CONFIG_VARIABLE, DEFAULT_CONFIG, check_corpora, copies, file, load, parse
-from mog_assets.config.paper_sections import (
-    ExperimentSettings,
-    GraphSettings,
-    RetrieverEncoderSettings,
-    RouterSettings,
-    SoftLabelSettings,
+from mog_assets.config.loading import (
+    CONFIG_VARIABLE,
+    DEFAULT_CONFIG,
+    check_corpora,
+    copies,
+    file,
+    load,
+    parse,
+    placed_encoder,
 )
+from mog_assets.config.section import Section
 from mog_assets.config.sections import (
     AnsweringSettings,
     AutomationSettings,
@@ -24,7 +27,7 @@ from mog_assets.config.sections import (
     UseSettings,
     check_name,
 )
-from mog_assets.config.settings import Settings
+from mog_assets.config.settings import Settings, settings_model
 
 __all__ = [
     "AnsweringSettings",
@@ -36,16 +39,12 @@ __all__ = [
     "CorpusSettings",
     "DEFAULT_CONFIG",
     "DriftSettings",
-    "ExperimentSettings",
     "GenerationSettings",
-    "GraphSettings",
     "QuestionSetSettings",
+    "Section",
     "RankingSettings",
-    "RetrieverEncoderSettings",
     "RetrieverName",
-    "RouterSettings",
     "Settings",
-    "SoftLabelSettings",
     "TopicSettings",
     "UseSettings",
     "check_corpora",
@@ -54,4 +53,6 @@ __all__ = [
     "file",
     "load",
     "parse",
+    "placed_encoder",
+    "settings_model",
 ]

@@ -13,10 +13,11 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
+from mog_assets import registry
 from mog_assets.config import yaml_values
 from mog_assets.config.paths import check_home, encoder_source, resolved
 from mog_assets.config.sections import RankingSettings
-from mog_assets.config.settings import Settings
+from mog_assets.config.settings import Settings, settings_model
 from mog_assets.resources.chat import LlmSettings
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import ConfigError
@@ -57,7 +58,7 @@ def parse(values: Mapping[str, Any], source: Path) -> Settings:
     Raises:
         ConfigError: a key is unknown or a value is invalid; the message is that of `load`.
     """
-    settings = checked(Settings, _with_reranker(values), source)
+    settings = checked(settings_model(), _prepared(values), source)
     try:
         return _absolute(settings, source.parent)
     except ConfigError as error:
@@ -76,6 +77,13 @@ def checked(kind: type[SettingsT], values: Mapping[str, Any], source: Path) -> S
     except ValidationError as error:
         lines = "; ".join(_explain(kind, detail) for detail in error.errors())
         raise ConfigError(f"configuration {printable(source)}: {lines}") from error
+
+
+def _prepared(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    values = _with_reranker(values)
+    for section in registry.SECTIONS.values():
+        values = section.prepare(dict(values))
+    return values
 
 
 def _with_reranker(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -111,6 +119,7 @@ def _absolute(settings: Settings, base: Path) -> Settings:
         update={
             "home": home,
             "permissions": permissions,
+            **{name: section.place(section.of(settings), base) for name, section in registry.SECTIONS.items()},
             **_encoders(settings, base),
             "llm": _llm(settings, base),
             "corpora": {
@@ -137,25 +146,20 @@ def _llm(settings: Settings, base: Path) -> LlmSettings:
     return settings.llm.model_copy(update={"tokenizer": str(file)})
 
 
+def placed_encoder(key: str, encoder: EncoderT, base: Path) -> EncoderT:
+    """Return the settings of an encoder, which stand at a key, with absolute paths of its models."""
+    named = {field: getattr(encoder, field) for field in ("model", "query_model")}
+    sources = {f: encoder_source(f"{key}.{f}", model, base) for f, model in named.items() if model is not None}
+    return encoder.model_copy(update=sources)
+
+
 def _encoders(settings: Settings, base: Path) -> dict[str, Any]:
     """The settings that name models, with absolute paths."""
-
-    def placed(key: str, encoder: EncoderT) -> EncoderT:
-        named = {field: getattr(encoder, field) for field in ("model", "query_model")}
-        sources = {f: encoder_source(f"{key}.{f}", model, base) for f, model in named.items() if model is not None}
-        return encoder.model_copy(update=sources)
-
-    compared = settings.experiments.encoders
-    others = {name: placed(f"experiments.encoders.{name}", encoder) for name, encoder in compared.items()}
     reranker = settings.reranker
     if reranker is not None and reranker.endpoint is None:
         source = encoder_source("reranker.model", reranker.model, base)
         reranker = reranker.model_copy(update={"model": source})
-    return {
-        "reranker": reranker,
-        "encoder": placed("encoder", settings.encoder),
-        "experiments": settings.experiments.model_copy(update={"encoders": others}),
-    }
+    return {"reranker": reranker, "encoder": placed_encoder("encoder", settings.encoder, base)}
 
 
 def _explain(kind: type[SettingsModel], detail: Any) -> str:

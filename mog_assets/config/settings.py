@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
+from mog_assets import registry
 from mog_assets.config.budget import Written
-from mog_assets.config.paper_sections import ExperimentSettings, GraphSettings, RouterSettings, SoftLabelSettings
 from mog_assets.config.sections import (
     MOST_LEVELS,
     AnsweringSettings,
@@ -35,7 +36,7 @@ from mog_assets.resources.vector_store import VectorStoreSettings
 
 
 class Settings(SettingsModel):
-    """All settings, with absolute paths."""
+    """The settings of the core, with absolute paths; see `settings_model`."""
 
     home: Place = Path(".mog")
     corpora: dict[Name, CorpusSettings] = Field(min_length=1)
@@ -52,9 +53,6 @@ class Settings(SettingsModel):
     k_r: Count = 3
     k: Count = 2
     budget: Written = 4000
-    graph: GraphSettings = GraphSettings()
-    soft_labels: SoftLabelSettings = SoftLabelSettings()
-    router: RouterSettings = RouterSettings()
     ranking: RankingSettings = RankingSettings()
     topics: TopicSettings = TopicSettings()
     drift: DriftSettings = DriftSettings()
@@ -62,7 +60,6 @@ class Settings(SettingsModel):
     # None: no questions are made from documents.
     generation: GenerationSettings | None = None
     llm: LlmSettings = LlmSettings()
-    experiments: ExperimentSettings = ExperimentSettings()
     # None: no texts are read together with questions.
     reranker: RerankerSettings | None = None
     engine: EngineSettings = EngineSettings()
@@ -160,3 +157,18 @@ class Settings(SettingsModel):
     def level_range(self) -> range:
         """The levels, finest first: 1 … n."""
         return range(1, self.levels + 1)
+
+
+@cache
+def settings_model() -> type[Settings]:
+    """Return the settings with the sections of all parts that are installed."""
+    sections: dict[str, Any] = {name: (section.type, section.default) for name, section in registry.SECTIONS.items()}
+
+    def check(settings: Settings) -> Settings:
+        for section in registry.SECTIONS.values():
+            section.check(settings)
+        return settings
+
+    validators: dict[str, Any] = {"_sections": model_validator(mode="after")(check)}
+    options: dict[str, Any] = {"__base__": Settings, "__module__": __name__, "__validators__": validators}
+    return create_model("Settings", __doc__="All settings.", **options, **sections)

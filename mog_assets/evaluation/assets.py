@@ -199,7 +199,7 @@ def _measured(settings: Settings) -> list[Any]:
 def _of_runs(tools: Tools) -> list[Any]:
     """Settings that rankings depend on."""
     settings = tools.settings
-    searches = [settings.retriever, settings.bm25.model_dump(), settings.k, settings.k_r, settings.graph.hops]
+    searches = [settings.retriever, settings.bm25.model_dump(), settings.k, settings.k_r]
     made = [tools.encoder.identity, versions(settings), settings.seed]
     return [_measured(settings), *searches, *made]
 

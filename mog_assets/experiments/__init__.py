@@ -1,1 +1,7 @@
 """The papers' experiments: on-demand assets with figures and a verdict on each claim."""
+
+from mog_assets import registry
+
+registry.SECTIONS.add_modules(f"{__name__}.settings")
+registry.RECIPES.add_modules(f"{__name__}.assets")
+registry.EXPERIMENTS.add_modules(*(f"{__name__}.{name}" for name in ("learning", "answers", "costs")))

@@ -13,13 +13,14 @@ from typing import Any
 import pandas as pd
 
 from mog_assets.answering.ask import all_answered, reader, reader_name, side_by_side
-from mog_assets.config import QuestionSetSettings, RetrieverEncoderSettings, Settings
+from mog_assets.config import QuestionSetSettings, Settings
 from mog_assets.evaluation.configuration import shown_configuration
 from mog_assets.experiments.lab import STATISTICS, Experiment, Findings, Lab, NothingToMeasure
 from mog_assets.experiments.results import ProjectResults, Told, verdicts
+from mog_assets.experiments.settings import EXPERIMENT_SETTINGS, RetrieverEncoderSettings
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.recipe import Recipe, Work
-from mog_assets.registry import EXPERIMENTS
+from mog_assets.registry import EXPERIMENTS, RECIPES
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MogError
@@ -183,7 +184,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 # What it needs of them is in the keys of its cells: of a changed setting that it does not need, none is
                 # measured again.
                 shown_configuration(tools.settings),
-                tools.settings.experiments.model_dump(mode="json", exclude={"encoders"}),
+                EXPERIMENT_SETTINGS.of(tools.settings).model_dump(mode="json", exclude={"encoders"}),
             ],
             on_demand=True,
             version=experiment.version,
@@ -207,3 +208,6 @@ def _searched(settings: Settings) -> list[Any]:
     """The settings that every experiment depends on: retrieval, measures and questions."""
     sets = {name: [q.corpora, q.train, q.test] for name, q in settings.question_sets.items()}
     return [settings.retriever, settings.bm25.model_dump(), settings.k_r, settings.k, settings.seed, sets]
+
+
+RECIPES.register("experiments", recipes)

@@ -21,6 +21,7 @@ from mog_assets.arrays import places
 from mog_assets.config import Settings
 from mog_assets.evaluation.answers import mark
 from mog_assets.experiments.lab import Lab, about
+from mog_assets.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.questions.sets import Question
 from mog_assets.reader.model import shipped
 from mog_assets.resources.errors import MogError
@@ -83,7 +84,7 @@ def options(settings: Settings) -> list[Any]:
         "openai": lambda: by_model,
     }
     reader = read_by[settings.answering.reader]()
-    return [*reader, passages_method(settings).name, settings.retriever, settings.experiments.questions]
+    return [*reader, passages_method(settings).name, settings.retriever, EXPERIMENT_SETTINGS.of(settings).questions]
 
 
 def depends_on(lab: Lab, question_set: str, size: int) -> list[Any]:

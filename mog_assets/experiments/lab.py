@@ -20,6 +20,7 @@ from mog_assets.config import Settings
 from mog_assets.evaluation.measures import evaluate
 from mog_assets.evaluation.runs import run_table
 from mog_assets.evaluation.scores import compare, interval, on_documents, p_said, p_text
+from mog_assets.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.registry import EXPERIMENTS
@@ -206,7 +207,7 @@ class Lab:
 
     def asked(self, questions: Sequence[Question]) -> list[Question]:
         """The questions that experiments answer: all, or a fixed sample of the configured size."""
-        most = self.settings.experiments.questions
+        most = EXPERIMENT_SETTINGS.of(self.settings).questions
         if most is None or most >= len(questions):
             return list(questions)
         chosen = np.random.default_rng(self.seed).choice(len(questions), most, replace=False)

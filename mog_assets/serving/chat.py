@@ -17,6 +17,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from mog_assets.registry import ROUTES
 from mog_assets.resources.errors import NotFound
 from mog_assets.serving.events import Stream
 from mog_assets.serving.limits import MOST_TURNS, NAME_CHARS, Happened, ServerOptions
@@ -248,3 +249,6 @@ def _plain(title: str) -> str:
 
 def _line(data: Mapping[str, Any]) -> bytes:
     return f"data: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+
+
+ROUTES.register("chat", add_chat)

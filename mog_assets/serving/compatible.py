@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
+from mog_assets.registry import ROUTES
 from mog_assets.resources.errors import NotFound
 from mog_assets.serving.limits import NAME_CHARS
 from mog_assets.serving.normal import shares
@@ -258,3 +259,7 @@ def _add(where: Where, name: str, condition: Any) -> None:
         where[name] = {**existing, **condition}
     else:
         raise Problem(400, f"two conditions on {name!r} cannot be combined")
+
+
+ROUTES.register("dify", add_dify)
+ROUTES.register("vector stores", add_openai)

@@ -18,19 +18,16 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from mog_assets.config.budget import Budget, Written
+from mog_assets.registry import ROUTES
 from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.phrases import phrases
 from mog_assets.serving import files, openapi_page
-from mog_assets.serving.chat import add_chat
-from mog_assets.serving.compatible import add_dify, add_openai
 from mog_assets.serving.events import Stream
 from mog_assets.serving.guards import Body, Guard, Head
 from mog_assets.serving.limits import CHOICES, MOST_TURNS, NAME_CHARS, NAMES, ServerOptions
 from mog_assets.serving.observed import Observed
 from mog_assets.serving.problems import Problem, problem_of
-from mog_assets.serving.pushing import add_push
 from mog_assets.serving.state import Serving
-from mog_assets.serving.used import add_used
 
 Name = Annotated[str, Field(max_length=NAME_CHARS)]
 Letter = Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,8}$")]
@@ -128,12 +125,9 @@ def app(project: Any, options: ServerOptions | None = None) -> FastAPI:
     _add_errors(made)
     _add_search(made, serving)
     _add_documents(made, serving)
-    add_used(made, serving)
-    add_push(made, serving)
     _add_operation(made, serving)
-    add_dify(made, serving)
-    add_openai(made, serving)
-    add_chat(made, serving)
+    for add in ROUTES.values():
+        add(made, serving)
     files.add_page(made)
     if agents is not None:
         made.router.routes.append(agents.route)

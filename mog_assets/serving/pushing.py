@@ -8,6 +8,7 @@ from fastapi import FastAPI, Path, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from mog_assets.registry import ROUTES
 from mog_assets.serving.guards import DOCUMENTS
 from mog_assets.serving.limits import NAME_CHARS
 from mog_assets.serving.problems import Problem
@@ -62,3 +63,6 @@ def add_push(made: FastAPI, serving: Serving) -> None:
     @made.post(DOCUMENTS + "{corpus}", tags=["documents"], summary="Push and delete documents: all or none")
     async def batch(request: Request, corpus: str, body: Batch) -> JSONResponse:
         return await pushed(request, corpus, [document.model_dump() for document in body.put], body.delete)
+
+
+ROUTES.register("push", add_push)

@@ -8,6 +8,7 @@ from fastapi import FastAPI, Path, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from mog_assets.registry import ROUTES
 from mog_assets.serving.limits import NAME_CHARS, PLACES
 from mog_assets.serving.problems import Problem
 from mog_assets.serving.results import Span
@@ -61,3 +62,6 @@ def add_used(made: FastAPI, serving: Serving) -> None:
     async def withdraw(request: Request, id: Annotated[str, Path(max_length=NAME_CHARS)]) -> JSONResponse:
         await serving.documents.run(serving.project_for(request).withdraw, id)
         return JSONResponse({"deleted": id})
+
+
+ROUTES.register("use", add_used)

@@ -20,11 +20,11 @@ from pydantic import BaseModel
 from shared import ROOT, VARIABLES
 
 from mog_assets import config, plan
-from mog_assets.cli import main
 from mog_assets.ranking import trainers
 from mog_assets.ranking.candidates_assets import training_examples
 from mog_assets.ranking.choice import choose
 from mog_assets.ranking.crossvalidation import cross_validated, fused_recalls
+from mog_assets.registry import COMMANDS
 from mog_assets.resources.store import Store
 from mog_assets.serving.permissions import PermissionSettings, hashed
 
@@ -51,7 +51,7 @@ def inline_commands(page):
 def parsed(line):
     """Whether `mog` takes a command line; nothing is run."""
     name, *arguments = shlex.split(line)[1:]
-    command = main.commands[name]
+    command = COMMANDS[name]
     while isinstance(command, click.Group) and arguments:
         name, *arguments = arguments
         command = command.get_command(click.Context(command), name)
@@ -64,14 +64,14 @@ def parsed(line):
 def test_every_command_that_a_page_names_exists_with_its_options(page):
     lines = [line for line, _ in commands(page)] + inline_commands(page)
     for line in lines:
-        assert shlex.split(line)[1] in main.commands, line
+        assert shlex.split(line)[1] in COMMANDS, line
         assert parsed(line) == [], line
 
 
 def test_every_command_is_documented():
     text = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
-    assert [name for name in main.commands if f"`mog {name}" not in text] == []
-    assert all(isinstance(command, click.Command) and command.help for command in main.commands.values())
+    assert [name for name in COMMANDS if f"`mog {name}" not in text] == []
+    assert all(isinstance(command, click.Command) and command.help for command in COMMANDS.values())
 
 
 def keys(model, prefix=""):
@@ -107,7 +107,7 @@ def documented_keys():
 
 
 def test_the_page_of_settings_has_every_key_and_no_other():
-    wanted = set(keys(config.Settings))
+    wanted = set(keys(config.settings_model()))
     assert documented_keys() - {"chunker"} == wanted
 
 
@@ -123,7 +123,7 @@ def test_the_page_of_assets_names_every_asset_and_no_other():
     there, checks = set(), set()
     for change in variants:
         raw = {**settings.model_dump(mode="json"), **change}
-        graph = plan.graph(config.Settings.model_validate(raw))
+        graph = plan.graph(config.settings_model().model_validate(raw))
         there |= set(graph)
         checks |= {(check.name, check.blocking) for recipe in graph.values() for check in recipe.checks}
     rows = [line.split("|") for line in text.partition("## Checks")[2].splitlines() if line.startswith("| `")]
@@ -157,7 +157,7 @@ def test_every_yaml_on_a_page_is_a_configuration(page):
             assert PermissionSettings.model_validate_json(json.dumps(raw), strict=True).rules
             continue
         corpora = {name: {"path": "here"} for q in raw.get("question_sets", {}).values() for name in q["corpora"]}
-        settings = config.Settings.model_validate({"corpora": corpora or {"here": {"path": "here"}}, **raw})
+        settings = config.settings_model().model_validate({"corpora": corpora or {"here": {"path": "here"}}, **raw})
         assert raw.keys() <= settings.model_fields_set
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from mog_assets.config import Settings
+from mog_assets.config import settings_model
 from mog_assets.evaluation.measures import evaluate
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import open_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
@@ -287,7 +287,7 @@ def test_dense_and_bm25_search_only_chunks_of_the_topic(tools, corpora):
 # Names
 
 
-SETTINGS = Settings.model_validate({"corpora": {"c": {"path": "x"}}})
+SETTINGS = settings_model().model_validate({"corpora": {"c": {"path": "x"}}})
 
 
 @pytest.mark.parametrize(

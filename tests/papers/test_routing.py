@@ -17,11 +17,11 @@ from shared import copy_folder
 
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import join_layouts
-from mog_assets.config import RouterSettings
 from mog_assets.materialising import is_fresh, materialise
 from mog_assets.papers.mix_of_granularity import assets as routing_assets
 from mog_assets.papers.mix_of_granularity import checks, router
 from mog_assets.papers.mix_of_granularity import labels as soft
+from mog_assets.papers.mix_of_granularity.settings import RouterSettings
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.questions.splits import validation_rows
 from mog_assets.recipe import Recipe

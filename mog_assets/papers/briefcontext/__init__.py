@@ -1,1 +1,8 @@
 """BriefContext: map-reduce over partitions of a long context."""
+
+from mog_assets import registry
+
+registry.WAYS.add_modules(f"{__name__}.answerer")
+registry.EXPERIMENTS.add_modules(
+    *(f"{__name__}.experiments.{name}" for name in ("briefcontext", "conflicts", "preflight"))
+)

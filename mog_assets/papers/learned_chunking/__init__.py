@@ -1,1 +1,7 @@
 """Learned chunking: a scorer of cuts that is trained on where answers stand."""
+
+from mog_assets import registry
+
+registry.CHUNKERS.add_modules(f"{__name__}.chunker")
+registry.RECIPES.add_modules(f"{__name__}.assets")
+registry.EXPERIMENTS.add_modules(f"{__name__}.experiments")

@@ -17,6 +17,7 @@ from mog_assets.papers.mix_of_granularity.families import Family, families
 from mog_assets.papers.mix_of_granularity.graph import assets as graph_assets
 from mog_assets.papers.mix_of_granularity.plots import loss_curve, weights_by_kind
 from mog_assets.papers.mix_of_granularity.ranker import Retrieval
+from mog_assets.papers.mix_of_granularity.settings import GRAPH, ROUTER, SOFT_LABELS
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import RECIPES
@@ -40,7 +41,7 @@ def build_soft_labels(family: Family, work: Work) -> None:
         if not questions:
             continue
         compared = _compared(family, work, name, questions)
-        table = labels.label_table(name, questions, question_set.train, compared, settings.soft_labels.values)
+        table = labels.label_table(name, questions, question_set.train, compared, SOFT_LABELS.of(settings).values)
         tables.append(table)
         work.counts |= {f"{name}: labels": len(table), f"{name}: without label": len(questions) - len(table)}
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(labels.COLUMNS))
@@ -61,7 +62,7 @@ def _compared(family: Family, work: Work, name: str, questions: Sequence[Questio
 
     retrieval = Retrieval.open(work.tools, work.input, work.settings.question_sets[name].corpora)
     retrieval = retrieval.again([question.question for question in questions])
-    graph, method = family.kind == "mogg-paper", work.settings.soft_labels.method
+    graph, method = family.kind == "mogg-paper", SOFT_LABELS.of(work.settings).method
     return labels.similarities(retrieval, questions, method, graph, encode)
 
 
@@ -154,9 +155,9 @@ def _train(
             "question_sets: expected at least one split under `train` with labelled questions to train the router on, "
             "got none: name one in mog.yaml"
         )
-    with work.progress(settings.router.epochs, "epochs trained (at most)") as advance:
+    with work.progress(ROUTER.of(settings).epochs, "epochs trained (at most)") as advance:
         trained = router.train(
-            vectors, np.stack(table["label"]), table["group"].tolist(), settings.router, settings.seed, advance
+            vectors, np.stack(table["label"]), table["group"].tolist(), ROUTER.of(settings), settings.seed, advance
         )
     outputs = router.predict(trained.weights, vectors)
     if fault := router.weights_fault(outputs):
@@ -263,7 +264,7 @@ def recipes(settings: Settings) -> list[Recipe]:
     if not any(_used(settings, name) for name in settings.question_sets):
         return []
     levels = settings.level_range
-    embedded = settings.soft_labels.method == "embedding"
+    embedded = SOFT_LABELS.of(settings).method == "embedding"
     chunks = ("documents", "chunks/level_1")
     searched = {
         "mog-paper": [*chunks, "tokens", *(f"bm25/level_{level}" for level in levels), "statistics"],
@@ -283,10 +284,10 @@ def recipes(settings: Settings) -> list[Recipe]:
                 deps=(*deps, "questions"),
                 partitioned=False,
                 settings=lambda tools, family=family: [  # type: ignore[misc]
-                    tools.settings.soft_labels.model_dump(),
+                    SOFT_LABELS.of(tools.settings).model_dump(),
                     tools.settings.bm25.model_dump(),
                     tools.settings.k_r,
-                    tools.settings.graph.hops,
+                    GRAPH.of(tools.settings).hops,
                     {name: [q.corpora, q.train, q.test] for name, q in tools.settings.question_sets.items()},
                     tools.encoder.identity,
                 ],
@@ -306,7 +307,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                     deps=(family.labels,),
                     partitioned=False,
                     settings=lambda tools: [
-                        tools.settings.router.model_dump(),
+                        ROUTER.of(tools.settings).model_dump(),
                         tools.settings.drift.training,
                         tools.settings.seed,
                         {name: q.train for name, q in tools.settings.question_sets.items()},

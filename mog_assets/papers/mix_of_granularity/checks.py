@@ -7,6 +7,7 @@ import pandas as pd
 from safetensors.numpy import load_file
 
 from mog_assets.papers.mix_of_granularity import router
+from mog_assets.papers.mix_of_granularity.settings import SOFT_LABELS
 from mog_assets.recipe import Check, Work
 
 
@@ -15,7 +16,7 @@ def soft_label_values(granularities: int) -> Check:
 
     def values(work: Work) -> str | None:
         table = pd.read_parquet(work.draft.path("labels.parquet"))
-        first, second = work.settings.soft_labels.values
+        first, second = SOFT_LABELS.of(work.settings).values
         expected = np.sort(np.array([first, second, *[0.0] * granularities][:granularities], np.float32))
         rows = np.sort(np.stack(table["label"].to_numpy()).astype(np.float32), axis=1) if len(table) else expected[None]
         wrong = int((~np.isclose(rows, expected).all(axis=1)).sum()) if rows.shape[1] == granularities else len(rows)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mog_assets.config import Settings
 from mog_assets.papers.mix_of_granularity.ranker import ROUTERS
+from mog_assets.papers.mix_of_granularity.settings import GRAPH
 
 
 @dataclass(frozen=True)
@@ -33,5 +34,5 @@ def families(settings: Settings) -> list[Family]:
     """Levels of chunks, and hops of the sentence graph."""
     return [
         Family("mog-paper", "soft_labels", [f"level {level}" for level in settings.level_range]),
-        Family("mogg-paper", "hop_soft_labels", [f"{hop} hops" for hop in range(settings.graph.hops + 1)]),
+        Family("mogg-paper", "hop_soft_labels", [f"{hop} hops" for hop in range(GRAPH.of(settings).hops + 1)]),
     ]

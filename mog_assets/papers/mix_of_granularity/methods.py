@@ -13,6 +13,7 @@ from mog_assets.papers.mix_of_granularity.ranker import (
     level_ranker,
     router_weights,
 )
+from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.ranking.methods import levels, searched
 from mog_assets.ranking.retrieve import Groups, Retrieval
 from mog_assets.retrieval.methods import GROUPS, METHODS, RETRIEVERS, Kind, Method, Needs
@@ -20,7 +21,7 @@ from mog_assets.retrieval.passages import Passages
 
 
 def _hops(settings: Settings) -> range:
-    return range(settings.graph.hops + 1)
+    return range(GRAPH.of(settings).hops + 1)
 
 
 def _fused(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:

@@ -27,6 +27,7 @@ from mog_assets.papers.mix_of_granularity.mixing import (
     emit,
     ranked,
 )
+from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.ranking.retrieve import Groups, Retrieval, limited
 from mog_assets.retrieval.levels import level_passages
 from mog_assets.retrieval.passages import DEPTH, Passages
@@ -185,7 +186,7 @@ def router_weights(retrieval: Retrieval, kind: str) -> np.ndarray:
         MogError: the router is damaged, or belongs to another encoder or other granularities.
     """
     settings = retrieval.corpora.settings
-    count = settings.levels if kind == "mog-paper" else settings.graph.hops + 1
+    count = settings.levels if kind == "mog-paper" else GRAPH.of(settings).hops + 1
     opened = router.open_router(retrieval.corpora.read(ROUTERS[kind], None), retrieval.encoder(), count)
     return router.predict(opened.weights, retrieval.vectors)
 

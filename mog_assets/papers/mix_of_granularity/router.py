@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit
 
-from mog_assets.config import RouterSettings
+from mog_assets.papers.mix_of_granularity.settings import RouterSettings
 from mog_assets.questions.splits import validation_rows
 from mog_assets.resources.errors import MogError, TooFewQuestions
 from mog_assets.resources.store import Artefact

@@ -21,7 +21,7 @@ from mog_assets import cli, config, plan
 from mog_assets.answering import parsing
 from mog_assets.answering.notation import combination, controls
 from mog_assets.answering.rows import read_answers
-from mog_assets.config import AnsweringSettings, Settings
+from mog_assets.config import AnsweringSettings, settings_model
 from mog_assets.evaluation.answers import (
     COLUMNS,
     answer_board,
@@ -38,7 +38,7 @@ from mog_assets.tools import Tools
 
 pytestmark = pytest.mark.full
 
-SETTINGS = Settings.model_validate({"corpora": {"c": {"path": "x"}}})
+SETTINGS = settings_model().model_validate({"corpora": {"c": {"path": "x"}}})
 QUESTION = "What makes the bottom of my tomatoes go dark and sunken?"
 
 

@@ -20,6 +20,7 @@ from mog_assets.evaluation.measures import headline_measures
 from mog_assets.experiments.assets import recipes
 from mog_assets.experiments.conclusions import denied, over_sets, turned
 from mog_assets.experiments.lab import NothingToMeasure, Verdict, alike, greater
+from mog_assets.experiments.settings import ExperimentSettings, RetrieverEncoderSettings
 from mog_assets.materialising import materialise
 from mog_assets.papers.mix_of_granularity.experiments import granularity, label_cells, labels, retrievers
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks
@@ -500,7 +501,7 @@ def test_order_and_files_of_encoders_make_retrievers_out_of_date(done, tmp_path)
 
     def options(encoders):
         chosen = done.settings.model_copy(
-            update={"experiments": config.ExperimentSettings.model_validate({"encoders": encoders})}
+            update={"experiments": ExperimentSettings.model_validate({"encoders": encoders})}
         )
         (recipe,) = [r for r in recipes(chosen) if r.key == "experiments/retrievers"]
         return digest(recipe.settings(Tools(chosen)))
@@ -531,7 +532,7 @@ def test_chunks_of_another_encoder_are_encoded_whole_unless_told_otherwise(done)
         return np.ones((len(texts), 2), np.float16)
 
     for levels, level in ((None, 2), ("pooled", 1)):
-        chosen = config.RetrieverEncoderSettings.model_validate({"levels": levels} if levels else {})
+        chosen = RetrieverEncoderSettings.model_validate({"levels": levels} if levels else {})
         retrievers.OtherVectors(corpora, chosen, encode, lab).of(0, 2)
         assert len(seen) == corpora.layouts[0].count(level)
         seen.clear()

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from mog_assets.config import Settings
+from mog_assets.config import settings_model
 from mog_assets.declared import UndeclaredSetting
 from mog_assets.materialising import materialise
 from mog_assets.recipe import Recipe
@@ -16,7 +16,9 @@ SETS = {"asked": {"path": "q.jsonl", "corpora": ["hills"], "train": ["train"], "
 
 @pytest.fixture
 def tools(tmp_path):
-    return Tools(Settings.model_validate({"home": tmp_path / "home", "corpora": CORPORA, "question_sets": SETS}))
+    return Tools(
+        settings_model().model_validate({"home": tmp_path / "home", "corpora": CORPORA, "question_sets": SETS})
+    )
 
 
 def built(tools, read, declared):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mog_assets.chunking.chunks import Layout
-from mog_assets.config import Settings
+from mog_assets.config import settings_model
 from mog_assets.evaluation.measures import evaluate
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.questions.splits import validation_rows
@@ -272,7 +272,7 @@ def test_a_fixed_level_that_is_significantly_better_is_used():
 def test_the_needs_of_methods_are_what_they_read():
     trained = {"q": {"path": "q", "corpora": ["c"], "train": ["t"]}}
     settings = [
-        Settings.model_validate({"corpora": {"c": {"path": "x"}}, "levels": 2, "question_sets": sets})
+        settings_model().model_validate({"corpora": {"c": {"path": "x"}}, "levels": 2, "question_sets": sets})
         for sets in ({}, trained)
     ]
 

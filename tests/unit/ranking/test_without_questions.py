@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from shared import complaints
 
 from mog_assets.cli import main
-from mog_assets.config import Settings
+from mog_assets.config import settings_model
 from mog_assets.resources.store import Store
 from mog_assets.retrieval.methods import parse
 from mog_assets.serving.reading import nothing
@@ -138,7 +138,7 @@ def test_a_project_that_chose_no_method_yet_says_to_run(plain, make_project, tmp
     ],
 )
 def test_why_nothing_was_found_is_true_of_the_retriever(method, weights, said):
-    settings = Settings.model_validate({"corpora": {"c": {"path": "x"}}})
+    settings = settings_model().model_validate({"corpora": {"c": {"path": "x"}}})
     assert said in nothing(parse(method, settings), weights, "otters", filtered=False)
 
 

@@ -15,7 +15,7 @@ from mog_assets import config, plan
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.cuts import unit_chars
 from mog_assets.chunking.layouts import bucket_layout
-from mog_assets.config import Settings
+from mog_assets.config import settings_model
 from mog_assets.corpus.documents import bucket_of, make_document, write_documents
 from mog_assets.materialising import materialise
 from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles, packed
@@ -151,7 +151,7 @@ def pond_of_nodes(folder, nodes, terms, members):
     save_neighbourhoods(held, folder / "members.parquet", folder / "sizes.parquet")
     ends = np.arange(1, nodes + 1)
     layout = Layout("pond", ["a"], np.array([0, nodes]), np.stack([ends - 1, ends], axis=1))
-    settings = Settings(home=folder / "home", corpora={"pond": {"path": folder / "pond.jsonl"}})
+    settings = settings_model()(home=folder / "home", corpora={"pond": {"path": folder / "pond.jsonl"}})
     corpora = Corpora(lambda asset, corpus: Files(folder), settings, ["pond"], [layout])
     around = Neighbourhoods(corpora, [layout], 1)
     ((_, counted),) = around.frequencies(1)

@@ -10,7 +10,7 @@ from shared import SAMPLES
 
 from mog_assets.chunking.chunks import Layout, split_bucket
 from mog_assets.chunking.layouts import bucket_layout, join_layouts
-from mog_assets.config import Settings
+from mog_assets.config import settings_model
 from mog_assets.corpus.documents import into_buckets, write_documents
 from mog_assets.corpus.reading import read_corpus
 from mog_assets.papers.mix_of_granularity.mixing import candidates, emission_levels, emit, ranked
@@ -25,8 +25,8 @@ from mog_assets.retrieval.tokens import assemble, count_bucket, level_counts
 from mog_assets.retrieval.vectors import bucket_texts
 from mog_assets.text.terms import terms_of, tokenise
 
-SETTINGS = Settings.model_validate({"corpora": {"c": {"path": "x"}}})
-TRAINED = Settings.model_validate(
+SETTINGS = settings_model().model_validate({"corpora": {"c": {"path": "x"}}})
+TRAINED = settings_model().model_validate(
     {"corpora": {"c": {"path": "x"}}, "question_sets": {"q": {"path": "q.csv", "corpora": ["c"], "train": ["train"]}}}
 )
 

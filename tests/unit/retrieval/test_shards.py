@@ -11,7 +11,7 @@ from shared import SAMPLES
 
 from mog_assets import plan
 from mog_assets.arrays import save_array
-from mog_assets.config import Settings
+from mog_assets.config import settings_model
 from mog_assets.materialising import materialise
 from mog_assets.papers.mix_of_granularity.labels import similarities_hitrate, similarities_tfidf
 from mog_assets.retrieval import vectors
@@ -152,7 +152,7 @@ def whole(tmp_path_factory):
 
 def samples():
     paths = [SAMPLES / name for name in ("garden.jsonl", "sky", "workshop")]
-    return Settings.model_validate({"corpora": {path.stem: {"path": path} for path in paths}})
+    return settings_model().model_validate({"corpora": {path.stem: {"path": path} for path in paths}})
 
 
 def built(made, folder, most):
@@ -218,7 +218,7 @@ def test_an_edit_writes_one_shard_again(tmp_path):
 
     def stored():
         path.write_text("".join(json.dumps(document) + "\n" for document in documents))
-        made = Settings.model_validate({"corpora": {"pond": {"path": path}}, "levels": 2, "buckets": 8})
+        made = settings_model().model_validate({"corpora": {"pond": {"path": path}}, "levels": 2, "buckets": 8})
         return built(made, tmp_path, 6).store
 
     def files(store, key):

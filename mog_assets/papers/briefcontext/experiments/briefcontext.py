@@ -37,6 +37,7 @@ from mog_assets.experiments.lab import (
     told,
 )
 from mog_assets.experiments.plots import curves
+from mog_assets.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.papers.briefcontext.answerer import briefcontext
 from mog_assets.questions.sets import Question
 
@@ -69,7 +70,7 @@ _PAPERS = {
 
 def varied(lab: Lab) -> tuple[list[int], list[int]]:
     """Sizes of contexts and positions of the key document, each once."""
-    chosen = lab.settings.experiments
+    chosen = EXPERIMENT_SETTINGS.of(lab.settings)
     return list(dict.fromkeys(chosen.top_k)), list(dict.fromkeys(chosen.positions))
 
 
@@ -180,8 +181,8 @@ def _position_claims(lab: Lab, name: str, table: pd.DataFrame, measure: str) -> 
 
 def documents(lab: Lab) -> Findings:
     """The key document among an increasing number of others, in one prompt."""
-    sizes = sorted(set(lab.settings.experiments.documents))
-    positions = list(dict.fromkeys(lab.settings.experiments.positions))
+    sizes = sorted(set(EXPERIMENT_SETTINGS.of(lab.settings).documents))
+    positions = list(dict.fromkeys(EXPERIMENT_SETTINGS.of(lab.settings).positions))
     tables, plots, claims = [], {}, []
 
     def ask(name: str, questions: Sequence[Question], find: Find) -> list[pd.DataFrame]:
@@ -238,7 +239,7 @@ def _percentile(lab: Lab, question: Question) -> int:
 
 def distractors(lab: Lab) -> Findings:
     """The key document in the middle of retrieved or of random passages, in one prompt."""
-    size, tables, claims = max(lab.settings.experiments.top_k), [], []
+    size, tables, claims = max(EXPERIMENT_SETTINGS.of(lab.settings).top_k), [], []
 
     def ask(name: str, questions: Sequence[Question], find: Find) -> list[pd.DataFrame]:
         def contexts(unlike: bool) -> list[tuple[Case, list[Any]]]:
@@ -271,7 +272,7 @@ def distractors(lab: Lab) -> Findings:
 
 def by_position(settings: Settings) -> list[Any]:
     """The settings that answers at several positions depend on."""
-    return [*options(settings), settings.experiments.top_k, settings.experiments.positions]
+    return [*options(settings), EXPERIMENT_SETTINGS.of(settings).top_k, EXPERIMENT_SETTINGS.of(settings).positions]
 
 
 registered(
@@ -292,7 +293,11 @@ registered(
         "position for each question (BriefContext, section 2.4, figure 5).",
         documents,
         read_by_contexts,
-        lambda settings: [*options(settings), settings.experiments.documents, settings.experiments.positions],
+        lambda settings: [
+            *options(settings),
+            EXPERIMENT_SETTINGS.of(settings).documents,
+            EXPERIMENT_SETTINGS.of(settings).positions,
+        ],
         version="3",
     ),
     Experiment(
@@ -302,7 +307,7 @@ registered(
         "random passages (BriefContext, section 2.6, figure 6).",
         distractors,
         read_by_contexts,
-        lambda settings: [*options(settings), settings.experiments.top_k],
+        lambda settings: [*options(settings), EXPERIMENT_SETTINGS.of(settings).top_k],
         version="3",
     ),
 )

@@ -18,6 +18,7 @@ from mog_assets.config import RetrieverName, Settings
 from mog_assets.experiments import plots
 from mog_assets.experiments.conclusions import untestable
 from mog_assets.experiments.lab import Claim, Experiment, Findings, Lab, registered
+from mog_assets.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.ranker import ROUTERS, level_ranker, router_weights
 from mog_assets.resources.store import Artefact
@@ -29,8 +30,9 @@ _PAPER_STORAGE = 2.7
 def seconds(lab: Lab) -> Findings:
     """Seconds per question with 1 to n levels, by BM25 and by vectors; router and retrieval timed separately."""
     rows, lines, said = [], {}, []
+    repeats = EXPERIMENT_SETTINGS.of(lab.settings).repeats
     for name in lab.tested():
-        table = lab.cached(f"{name} seconds", lab.settings.experiments.repeats, lambda name=name: _timed(lab, name))  # type: ignore[misc]
+        table = lab.cached(f"{name} seconds", repeats, lambda name=name: _timed(lab, name))  # type: ignore[misc]
         for retriever, part in table.groupby("retriever", sort=False):
             for row in part.to_dict("records"):
                 router_ms = 1000 * (row["encoding"] + row["router"])
@@ -61,7 +63,7 @@ def seconds(lab: Lab) -> Findings:
     reader = "The paper times answers, mostly the language model. Retrieval only: "
     return Findings(
         tables={
-            f"time of a question (median of {lab.settings.experiments.repeats} runs over all test questions together, "
+            f"time of a question (median of {repeats} runs over all test questions together, "
             "after a warm-up; on the machine of the experiment)": rows
         },
         plots={
@@ -79,7 +81,7 @@ def seconds(lab: Lab) -> Findings:
 def _timed(lab: Lab, name: str) -> pd.DataFrame:
     """Seconds per question: a row for each retriever and number of levels, and one for level 1 without router."""
     settings, retrieval = lab.settings, lab.retrieval(name)
-    count, repeats = len(retrieval.queries), settings.experiments.repeats
+    count, repeats = len(retrieval.queries), EXPERIMENT_SETTINGS.of(settings).repeats
     opened = router.open_router(lab.read(ROUTERS["mog-paper"], None), lab.encoder, settings.levels)
     vectors, weights = retrieval.vectors, retrieval.once(router_weights, "mog-paper")
     steps = 2 * (len(settings.level_range) + 1) * (repeats + 1)
@@ -221,7 +223,7 @@ registered(
         "vectors, with encoder and router timed separately, without a reader (Mix-of-Granularity, table 11).",
         seconds,
         _timed_assets,
-        lambda settings: settings.experiments.repeats,
+        lambda settings: EXPERIMENT_SETTINGS.of(settings).repeats,
     ),
     Experiment(
         "storage",

@@ -28,7 +28,9 @@ from mog_assets.experiments.lab import (
     score_rows,
     told,
 )
+from mog_assets.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.papers.mix_of_granularity.ranker import level_ranker, router_weights
+from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.methods import named_methods, needs, parse
 from mog_assets.retrieval.passages import Passages
@@ -39,7 +41,7 @@ def k_r(lab: Lab) -> Findings:
     """MoG with more or fewer chunks of each level and corpus in the mix."""
     if not lab.tested():
         raise NothingToMeasure("no test question has evidence")
-    settings, values = lab.settings, sorted(set(lab.settings.experiments.k_r))
+    settings, values = lab.settings, sorted(set(EXPERIMENT_SETTINGS.of(lab.settings).k_r))
     method, tables, lines = parse("mog-paper", settings), [], {}
     few: dict[str, tuple[Verdict, str]] = {}
     many: dict[str, tuple[Verdict, str]] = {}
@@ -75,7 +77,7 @@ def router(lab: Lab) -> Findings:
     settings, scored = lab.settings, _scored(lab)
     medrag = f"fixed-{min(2, settings.levels)}"
     fused = [f"fused-paper-{level}" for level in settings.level_range]
-    hops = [f"hop-{hop}" for hop in range(settings.graph.hops + 1)]
+    hops = [f"hop-{hop}" for hop in range(GRAPH.of(settings).hops + 1)]
     tables: list[pd.DataFrame] = []
     verdicts: dict[str, dict[str, tuple[Verdict, str]]] = {"medrag": {}, "fused": {}, "alike": {}, "mogg-paper": {}}
     for name, part in scored.items():
@@ -199,7 +201,7 @@ registered(
         "MoG with the k_r best chunks of every level and corpus in the mix (Mix-of-Granularity, figure 5).",
         k_r,
         of_mog,
-        lambda settings: settings.experiments.k_r,
+        lambda settings: EXPERIMENT_SETTINGS.of(settings).k_r,
         version="3",
     ),
     Experiment(

@@ -19,6 +19,7 @@ from mog_assets.experiments.lab import (
 )
 from mog_assets.papers.mix_of_granularity import labels, router
 from mog_assets.papers.mix_of_granularity.ranker import level_ranker
+from mog_assets.papers.mix_of_granularity.settings import ROUTER, SOFT_LABELS
 from mog_assets.questions.sets import Question
 from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.methods import parse
@@ -121,9 +122,9 @@ def trained_router(lab: Lab, name: str, table: pd.DataFrame) -> tuple[dict[str, 
     def make() -> pd.DataFrame:
         settings = lab.settings
         vectors = lab.encode(table["text"].tolist()).astype(np.float32)
-        with lab.progress(settings.router.epochs, f"epochs trained (at most), {name}") as advance:
+        with lab.progress(ROUTER.of(settings).epochs, f"epochs trained (at most), {name}") as advance:
             targets, groups = np.stack(table["label"]), table["group"].tolist()
-            trained = router.train(vectors, targets, groups, settings.router, settings.seed, advance)
+            trained = router.train(vectors, targets, groups, ROUTER.of(settings), settings.seed, advance)
         loss = min(point["validation_loss"] for point in trained.curve)
         parts = []
         for test in lab.tested():
@@ -159,4 +160,8 @@ def recall_of(scores: pd.DataFrame, baseline: str) -> list[pd.Series]:
 
 def training_rows(settings: Settings) -> list[Any]:
     """The settings that routers depend on."""
-    return [settings.soft_labels.model_dump(mode="json"), settings.router.model_dump(mode="json"), settings.seed]
+    return [
+        SOFT_LABELS.of(settings).model_dump(mode="json"),
+        ROUTER.of(settings).model_dump(mode="json"),
+        settings.seed,
+    ]

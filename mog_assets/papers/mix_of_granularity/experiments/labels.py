@@ -29,6 +29,7 @@ from mog_assets.experiments.lab import (
     registered,
     score_rows,
 )
+from mog_assets.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.papers.mix_of_granularity import ranker, router
 from mog_assets.papers.mix_of_granularity.experiments.granularity import of_mog
 from mog_assets.papers.mix_of_granularity.experiments.label_cells import (
@@ -46,6 +47,7 @@ from mog_assets.papers.mix_of_granularity.experiments.label_cells import (
 )
 from mog_assets.papers.mix_of_granularity.plots import weights_by_kind
 from mog_assets.papers.mix_of_granularity.ranker import ROUTERS
+from mog_assets.papers.mix_of_granularity.settings import SOFT_LABELS
 from mog_assets.retrieval.methods import needs, parse
 from mog_assets.significance import Totals, by_document, holm
 
@@ -59,8 +61,8 @@ def soft_labels(lab: Lab) -> Findings:
     if not lab.tested():
         raise NothingToMeasure("no test question has evidence")
     settings = lab.settings
-    methods = list(dict.fromkeys([settings.soft_labels.method, *settings.experiments.label_methods]))
-    made = {method: soft_labels_of(lab, method, settings.soft_labels.values) for method in methods}
+    methods = list(dict.fromkeys([SOFT_LABELS.of(settings).method, *EXPERIMENT_SETTINGS.of(settings).label_methods]))
+    made = {method: soft_labels_of(lab, method, SOFT_LABELS.of(settings).values) for method in methods}
     sets = list(lab.trained_on())
     trainings = [ALL, *(sets if len(sets) > 1 else [])]
     routers, facts = {}, []
@@ -115,10 +117,10 @@ def label_values(lab: Lab) -> Findings:
     if not lab.tested():
         raise NothingToMeasure("no test question has evidence")
     settings = lab.settings
-    wanted = list(dict.fromkeys([settings.soft_labels.values, *settings.experiments.label_values]))
+    wanted = list(dict.fromkeys([SOFT_LABELS.of(settings).values, *EXPERIMENT_SETTINGS.of(settings).label_values]))
     routers, facts = {}, []
     for values in wanted:
-        table = soft_labels_of(lab, settings.soft_labels.method, values)
+        table = soft_labels_of(lab, SOFT_LABELS.of(settings).method, values)
         cell = values_of(values)
         routers[cell], fact = trained_router(lab, cell, table)
         facts.append({"values": cell, **fact})
@@ -344,7 +346,7 @@ def assets_of_labels(settings: Settings, methods: Callable[[Settings], Sequence[
 
 
 def _methods(settings: Settings) -> list[str]:
-    return [settings.soft_labels.method, *settings.experiments.label_methods]
+    return [SOFT_LABELS.of(settings).method, *EXPERIMENT_SETTINGS.of(settings).label_methods]
 
 
 def _of_stored_labels(settings: Settings) -> Sequence[str]:
@@ -361,7 +363,7 @@ registered(
         "question set and of all together (Mix-of-Granularity, table 5).",
         soft_labels,
         lambda settings: assets_of_labels(settings, _methods),
-        lambda settings: [*training_rows(settings), settings.experiments.label_methods],
+        lambda settings: [*training_rows(settings), EXPERIMENT_SETTINGS.of(settings).label_methods],
         version="2",
     ),
     Experiment(
@@ -370,8 +372,8 @@ registered(
         "MoG with routers trained on soft labels of other values for the two most similar levels, .8/.2 and .7/.3 "
         "(Mix-of-Granularity, section 3.2).",
         label_values,
-        lambda settings: assets_of_labels(settings, lambda settings: [settings.soft_labels.method]),
-        lambda settings: [*training_rows(settings), settings.experiments.label_values],
+        lambda settings: assets_of_labels(settings, lambda settings: [SOFT_LABELS.of(settings).method]),
+        lambda settings: [*training_rows(settings), EXPERIMENT_SETTINGS.of(settings).label_values],
         version="2",
     ),
     Experiment(

@@ -10,7 +10,7 @@ import numpy as np
 
 from mog_assets.arrays import places
 from mog_assets.chunking.layouts import bucket_layout
-from mog_assets.config import RetrieverEncoderSettings, Settings
+from mog_assets.config import Settings
 from mog_assets.evaluation.measures import headline_measures
 from mog_assets.experiments.conclusions import every, joined, over_sets, untestable
 from mog_assets.experiments.lab import (
@@ -24,6 +24,7 @@ from mog_assets.experiments.lab import (
     registered,
     score_rows,
 )
+from mog_assets.experiments.settings import EXPERIMENT_SETTINGS, RetrieverEncoderSettings
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks, Ranker, router_weights
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.corpora import Corpora, Encode
@@ -123,7 +124,7 @@ def retrievers(lab: Lab) -> Findings:
     if not lab.tested():
         raise NothingToMeasure("no test question has evidence")
     settings = lab.settings
-    others = dict(settings.experiments.encoders)
+    others = dict(EXPERIMENT_SETTINGS.of(settings).encoders)
     opened = {name: _opened(lab, chosen) for name, chosen in others.items()}
     methods = {"MedRAG": parse(f"fixed-{min(2, settings.levels)}", settings)}
     if settings.trains_routers:
@@ -184,7 +185,7 @@ def _searchers(
     encoder_name = f"{encoder_name} (the graph's)" if encoder_name in opened else encoder_name
     searchers: dict[str, Searcher] = {"BM25": bm25, encoder_name: retrieval.searcher("dense")}
     for name, (encode, ask, _) in opened.items():
-        vectors = OtherVectors(corpora, settings.experiments.encoders[name], encode, lab)
+        vectors = OtherVectors(corpora, EXPERIMENT_SETTINGS.of(settings).encoders[name], encode, lab)
         searchers[name] = Remembering(_Late(ask, retrieval.queries, vectors))
     result = {name: (searcher, [name]) for name, searcher in searchers.items()}
     fused = list(opened) or [encoder_name]
@@ -237,7 +238,7 @@ registered(
         retrievers,
         _reads,
         # A list, not a mapping, because the choice of fused encoders depends on their order.
-        lambda settings: list(settings.experiments.encoders.items()),
+        lambda settings: list(EXPERIMENT_SETTINGS.of(settings).encoders.items()),
         version="2",
     ),
 )

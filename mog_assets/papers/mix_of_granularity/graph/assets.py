@@ -16,6 +16,7 @@ from mog_assets.papers.mix_of_granularity.graph.building import Made, make
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around
 from mog_assets.papers.mix_of_granularity.graph.packed import save_matrix
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
+from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval.bm25 import save_terms
 from mog_assets.retrieval.corpora import Corpora
@@ -60,7 +61,7 @@ def _join(work: Work, counts: Any) -> None:
         "nodes without neighbours": int((graph.degrees == 0).sum()),
     }
     work.show_plot("neighbours", plots.degree_histogram(graph.degrees))
-    hops = range(work.settings.graph.hops + 1)
+    hops = range(GRAPH.of(work.settings).hops + 1)
     work.show_table("neighbourhoods", [_reach(made.around, hop, layout, lengths) for hop in hops])
     _show_example(work, made, layout)
 
@@ -70,7 +71,7 @@ def _nodes(work: Work) -> Any:
     documents = work.input("documents")
     names = documents.names("bucket")
     texts = {name: pq.read_table(documents.path(name), columns=["sha256"])["sha256"].to_pylist() for name in names}
-    options = {"sentences": work.settings.graph.sentences, "longest": work.settings.finest_chars}
+    options = {"sentences": GRAPH.of(work.settings).sentences, "longest": work.settings.finest_chars}
     jobs: dict[str, dict[str, Any]] = {name: {"documents": str(documents.path(name)), **options} for name in names}
     keys = {name: [texts[name], options] for name in names}
     split = sum(
@@ -131,7 +132,7 @@ def _show_example(work: Work, made: Made, layout: Layout) -> None:
     One with different texts is preferred: a phrase that many documents repeat shows little.
     """
     graph, around = made.graph, made.around
-    hops = min(_SHOWN_HOPS, work.settings.graph.hops)
+    hops = min(_SHOWN_HOPS, GRAPH.of(work.settings).hops)
     indptr, indices = around.within(hops)
     sizes = np.diff(indptr)
     repeated = np.zeros(graph.nodes, bool)
@@ -186,7 +187,7 @@ def build_hop_statistics(work: Work) -> None:
         around = Neighbourhoods.open(Corpora.open(work.input, work.settings, [corpus]))
         return {
             f"hop_{hop}": counts
-            for hop in range(work.settings.graph.hops + 1)
+            for hop in range(GRAPH.of(work.settings).hops + 1)
             for _, counts in around.frequencies(hop + 1)
         }
 
@@ -195,7 +196,7 @@ def build_hop_statistics(work: Work) -> None:
 
 def _options(tools: Tools) -> Any:
     bm25 = tools.settings.bm25
-    return [tools.settings.graph.model_dump(), tools.settings.finest_chars, bm25.k1, bm25.b, ANALYSIS]
+    return [GRAPH.of(tools.settings).model_dump(), tools.settings.finest_chars, bm25.k1, bm25.b, ANALYSIS]
 
 
 def recipes(settings: Settings) -> list[Recipe]:

@@ -28,6 +28,7 @@ from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (
     save_index,
     searched,
 )
+from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.recipe import Work
 
 # Queries per block: a few seconds of work.
@@ -50,7 +51,7 @@ def make(work: Work, counts: Any, lengths: np.ndarray) -> Made:
         counts: CSR matrix of shape (nodes, terms): how often each term occurs in each node.
         lengths: Characters of each node.
     """
-    options, bm25, nodes = work.settings.graph, work.settings.bm25, work.draft.files["nodes.npz"]
+    options, bm25, nodes = GRAPH.of(work.settings), work.settings.bm25, work.draft.files["nodes.npz"]
     edges, linked = work.file(FILE, nodes, bm25.k1, bm25.b, options.k, options.threshold)
     if linked:
         graph = open_graph(work.draft.path)
@@ -72,7 +73,7 @@ def make(work: Work, counts: Any, lengths: np.ndarray) -> Made:
 
 def _search(work: Work, index: dict[str, np.ndarray], key: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
     """The nodes nearest to every query, and their scores."""
-    k, queries = work.settings.graph.k, len(index["query_indptr"]) - 1
+    k, queries = GRAPH.of(work.settings).k, len(index["query_indptr"]) - 1
     part, written = work.file("index.safetensors", *key)
     if not written:
         with work.writing(part) as path:

@@ -11,6 +11,7 @@ from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import bucket_layout, join_layouts
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Membership, load_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.sentence_graph import Graph, open_graph
+from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.recipe import Check, Work
 
 
@@ -34,12 +35,12 @@ def graph_fault(graph: Graph, nodes: int, k: int, threshold: float) -> str | Non
 
 
 def _graph(work: Work) -> str | None:
-    options = work.settings.graph
+    options = GRAPH.of(work.settings)
     return graph_fault(open_graph(work.draft.path), len(_lengths(work)), options.k, options.threshold)
 
 
 def _neighbourhoods(work: Work) -> str | None:
-    options, around = work.settings.graph, load_neighbourhoods(work.draft.path)
+    options, around = GRAPH.of(work.settings), load_neighbourhoods(work.draft.path)
     within = [around.within(hop) for hop in range(options.hops + 1)]
     return neighbourhoods_fault(within, _lengths(work), options.max_chars)
 

@@ -20,6 +20,7 @@ from mog_assets.chunking.layouts import join_layouts, open_layout
 from mog_assets.lazy import cached_property
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around, load_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.packed import load_matrix
+from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.resources.store import Artefact
 from mog_assets.retrieval.bm25 import Bm25Index, IndexOnDisk, TermCounts, load_terms
 from mog_assets.retrieval.corpora import Corpora
@@ -59,7 +60,7 @@ class Neighbourhoods:
             open_layout(name, corpora.read("documents", name), corpora.read("sentence_graph", name))
             for name in corpora.names
         ]
-        return cls(corpora, layouts, corpora.settings.graph.hops + 1)
+        return cls(corpora, layouts, GRAPH.of(corpora.settings).hops + 1)
 
     @cached_property
     def nodes(self) -> Layout:

@@ -1,4 +1,4 @@
-"""The sections of mog.yaml that the papers' systems read."""
+"""The sections of `mog.yaml` that Mix-of-Granularity reads."""
 
 from __future__ import annotations
 
@@ -6,15 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from mog_assets.config.sections import Name, Rate, Width
-from mog_assets.resources.encoder_settings import EncoderSettings
+from mog_assets import registry
+from mog_assets.config import Section
+from mog_assets.config.sections import Rate, Width
 from mog_assets.resources.settings import Count, SettingsModel
-
-
-class RetrieverEncoderSettings(EncoderSettings):
-    """The encoder of a retriever that experiments compare: it encodes every chunk as one text, as the papers do."""
-
-    levels: Literal["pooled", "direct"] = "direct"
 
 
 class GraphSettings(SettingsModel):
@@ -57,22 +52,8 @@ class RouterSettings(SettingsModel):
     validation: float = Field(0.1, gt=0, lt=1)
 
 
-class ExperimentSettings(SettingsModel):
-    """Settings of the papers' experiments (`mog experiment`).
-
-    `encoders` are further retrievers by name: BM25 is fused with the first of them (RRF-2) and with the first three
-    (RRF-4); they encode every level unless `levels` is set. Experiments that answer questions use at most `questions`
-    of each question set. Positions are percentiles of the context.
-    """
-
-    k_r: list[Count] = Field([3, 8, 16, 32], min_length=1)
-    label_methods: list[Literal["embedding", "tfidf", "hitrate"]] = Field(
-        ["embedding", "tfidf", "hitrate"], min_length=1
-    )
-    label_values: list[tuple[float, float]] = Field([(0.8, 0.2), (0.7, 0.3)], min_length=2)
-    encoders: dict[Name, RetrieverEncoderSettings] = {}
-    top_k: list[Count] = Field([8, 16], min_length=1)
-    positions: list[Annotated[int, Field(ge=0, le=100)]] = Field([0, 25, 50, 75, 100], min_length=1)
-    documents: list[Count] = Field([1, 2, 4, 8, 16], min_length=2)
-    questions: Count | None = None
-    repeats: Count = 3
+GRAPH = Section("graph", GraphSettings, GraphSettings())
+SOFT_LABELS = Section("soft_labels", SoftLabelSettings, SoftLabelSettings())
+ROUTER = Section("router", RouterSettings, RouterSettings())
+for section in (GRAPH, SOFT_LABELS, ROUTER):
+    registry.SECTIONS.register(section.name, section)

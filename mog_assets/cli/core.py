@@ -1,0 +1,49 @@
+"""The commands of the core, registered."""
+
+from __future__ import annotations
+
+from mog_assets import registry
+from mog_assets.cli import (
+    build,
+    doctor,
+    documents,
+    experiment,
+    import_,
+    measure,
+    permissions,
+    project,
+    prune,
+    push,
+    questions,
+    search,
+    serve,
+    use,
+)
+
+for command in (
+    project.init,
+    import_.import_,
+    doctor.doctor,
+    build.run,
+    build.plan,
+    documents.documents,
+    push.push,
+    search.retrieve,
+    search.ask,
+    permissions.permissions,
+    questions.questions,
+    measure.scores,
+    measure.compare,
+    measure.export,
+    measure.score_mirage,
+    experiment.experiment,
+    experiment.results,
+    build.verify,
+    prune.prune,
+    serve.serve,
+    serve.mcp,
+    use.use,
+    build.ui,
+):
+    assert command.name is not None
+    registry.COMMANDS.register(command.name, command)
