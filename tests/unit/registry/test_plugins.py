@@ -2,13 +2,15 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
+from served import Served, command
+from shared import ROOT
 
 from mog_assets import config
 from mog_assets.corpus.sources import SOURCES, Source, forgotten, synchronised
@@ -55,7 +57,10 @@ def mog(folder, plugins, *arguments):
 def project(tmp_path_factory):
     """A project whose settings name what the toy package registers, built with it; and the folder of the package."""
     folder = tmp_path_factory.mktemp("project")
-    plugins = installed(folder / "site", "toy", (Path(__file__).parent / "toy.py").read_text(encoding="utf-8"))
+    plugins = folder / "site"
+    package = shutil.copytree(ROOT / "examples" / "plugin", folder / "plugin")
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*pip, "--no-build-isolation", "--target", str(plugins), str(package)], check=True, timeout=300)
     documents, questions = [], []
     for number, bird in enumerate(BIRDS):
         lines = [f"The {bird} nests in {PLACES[(number + i) % len(PLACES)]} in year {i}.\n" for i in range(4)]
@@ -80,6 +85,7 @@ def project(tmp_path_factory):
         },
         "question_sets": {"q": {"path": "questions.jsonl", "corpora": ["birds"], "train": ["train"], "test": ["test"]}},
         "chunker": "verses",
+        "shelf": {"characters": 500},
         "levels": 2,
         "ranking": {"experts": ["mention", "length", "words"]},
         "methods": ["fused", "mog", "last"],
@@ -128,8 +134,8 @@ def test_a_source_of_another_package_is_followed_item_by_item(project):
 
 @pytest.mark.parametrize("name", ["../out.txt", "/etc/hosts", ".hidden", "a\\b.txt", "a//b.txt", ""])
 def test_a_source_cannot_name_a_file_outside_its_folder(tmp_path, monkeypatch, name):
+    list(SOURCES)  # Filled, so that nothing comes later.
     monkeypatch.setattr(SOURCES, "_values", {"odd": Source(lambda _: {name: "1"}, lambda *_: b"")})
-    monkeypatch.setattr(SOURCES, "_full", True)
     with pytest.raises(MogError, match="corpora.c.source: expected odd://x to list relative paths"):
         synchronised("c", "odd://x", tmp_path / "copies")
     assert not (tmp_path / "copies").exists()
@@ -137,8 +143,8 @@ def test_a_source_cannot_name_a_file_outside_its_folder(tmp_path, monkeypatch, n
 
 def test_what_a_source_cannot_be_copied_as_is_told_and_the_rest_stays(tmp_path, monkeypatch):
     folder, items = tmp_path / "copies", {"a": "1", "b": "1"}
+    list(SOURCES)  # Filled, so that nothing comes later.
     monkeypatch.setattr(SOURCES, "_values", {"odd": Source(lambda _: items, lambda _, name: name.encode())})
-    monkeypatch.setattr(SOURCES, "_full", True)
     assert synchronised("c", "odd://x", folder).read == 2 and synchronised("c", "odd://x", folder).read == 0
     items |= {"b/c": "1"}
     with pytest.raises(MogError, match="corpora.c.source: expected to copy 'b/c' from odd://x"):
@@ -203,6 +209,27 @@ def test_a_measure_and_a_method_of_another_package_stand_on_the_leaderboard(proj
     assert {"fused", "mog", "last"} <= set(values) and all(0 < value <= 1 for value in values.values())
     asked = mog(folder, plugins, "retrieve", "Where does the wren nest in year 0?", "--method", "last", "--json")
     assert asked.returncode == 0 and json.loads(asked.stdout), asked.stderr
+
+
+def test_a_section_and_a_command_of_another_package_are_read_and_run(project, tmp_path):
+    folder, plugins = project
+    assert mog(folder, plugins, "shelf").stdout == "books: toy://books.json, 500 characters\n"
+    (tmp_path / "mog.yaml").write_text("corpora: {c: {path: c.jsonl}}\nshelf: {characters: 0}\n", encoding="utf-8")
+    done = mog(tmp_path, plugins, "shelf")
+    assert done.returncode == 2 and "shelf.characters: expected greater than 0, got 0" in done.stderr
+    (tmp_path / "mog.yaml").write_text("corpora: {c: {path: c.jsonl}}\nshelf: {}\n", encoding="utf-8")
+    done = mog(tmp_path, tmp_path / "nothing", "plan")
+    assert done.returncode == 2 and "shelf: expected a known key, got 'shelf'" in done.stderr
+
+
+def test_a_route_of_another_package_is_answered(project):
+    folder, plugins = project
+    start = ["env", f"PYTHONPATH={ROOT}{os.pathsep}{plugins}", *command("serve")]
+    server = Served(folder / "mog.yaml", folder, program=start)
+    try:
+        assert server.call("/v1/shelf")[2] == {"birds": len(BIRDS), "poems": 1, "books": 2}
+    finally:
+        server.end()
 
 
 def test_a_way_of_answering_of_another_package_is_measured_and_asked(project):

@@ -1,4 +1,9 @@
-"""What another package adds, registered where it is defined: one of each kind."""
+"""A plugin with one value of each kind that can be added to mog-assets, registered where it is defined.
+
+`pip install` of this folder is all that is needed: mog-assets imports the module that `pyproject.toml` names as an entry
+point. A larger plugin would register modules (`registry.CHUNKERS.add_modules("shelf.chunkers")`), which are imported when
+they are needed.
+"""
 
 import json
 from dataclasses import dataclass, replace
@@ -6,10 +11,12 @@ from pathlib import Path
 
 import click
 import numpy as np
+from pydantic import Field
 
-from mog_assets import registry
+from mog_assets import config, registry
 from mog_assets.answering.answerers import Way, one_step
 from mog_assets.chunking.chunkers import Chunker
+from mog_assets.cli.common import config_option, echo, guarded, settings_of
 from mog_assets.corpus.formats import Format
 from mog_assets.corpus.marks import Parsed
 from mog_assets.corpus.sources import Source
@@ -18,7 +25,44 @@ from mog_assets.questions.foreign import Importer
 from mog_assets.ranking.methods import searched
 from mog_assets.ranking.relations import FurtherExpert
 from mog_assets.ranking.reranking import reranking
+from mog_assets.resources.settings import SettingsModel
 from mog_assets.retrieval.methods import Kind, parse
+
+
+class ShelfSettings(SettingsModel):
+    """The section `shelf` of mog.yaml: the measure `first@1` is a share of `characters`."""
+
+    characters: int = Field(1000, gt=0)
+
+
+SHELF = config.Section("shelf", ShelfSettings, ShelfSettings())
+registry.SECTIONS.register("shelf", SHELF)
+
+
+@click.command()
+@config_option
+@guarded
+def shelf_command(path):
+    """Print the shelves that are corpora, and the characters of the section `shelf`."""
+    settings = settings_of(path)
+    for name, corpus in settings.corpora.items():
+        if corpus.source and corpus.source.startswith("toy://"):
+            echo(f"{name}: {corpus.source}, {SHELF.of(settings).characters} characters")
+
+
+registry.COMMANDS.register("shelf", shelf_command)
+
+
+def add_shelf(app, serving):
+    """Add a route that says how many documents the corpora have."""
+
+    @app.get("/v1/shelf", tags=["documents"], summary="How many documents the corpora have")
+    async def shelf():
+        corpora = await serving.documents.run(lambda: serving.project.corpora)
+        return {corpus.name: corpus.documents for corpus in corpora}
+
+
+registry.ROUTES.register("shelf", add_shelf)
 
 
 def backwards(name, content, limits):
@@ -42,6 +86,7 @@ class Length:
     name: str = "length"
 
     def scores(self, found, value, queries):
+        """Score candidates: float32 of shape (candidates,)."""
         return found.place[:, 2].astype(np.float32)
 
 
@@ -83,10 +128,12 @@ class Shelf:
         self.books, self.size = shelf(path), path.stat().st_size
 
     def documents(self, advance):
+        """Yield where each document stands, and the document."""
         for name, text in self.books.items():
             yield name, {"id": name, "title": name, "text": text}
 
     def questions(self, ids, corpus, notes):
+        """Yield questions with the documents that answer them."""
         for name in self.books:
             yield {"id": name, "question": f"What are {name}?", "split": "test", "docs": {name: 1}}
 
