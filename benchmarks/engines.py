@@ -52,7 +52,7 @@ def nodes(count: int, kill: bool):
     os.environ["RAY_raylet_start_wait_time_s"] = "120"  # noqa: SIM112
     from ray.cluster_utils import Cluster
 
-    from mog_assets.resources import ray_engine
+    from mog_assets.plugins.ray import cluster as connections
 
     cluster = Cluster(initialize_head=True, head_node_args=NODE)
     try:
@@ -66,7 +66,7 @@ def nodes(count: int, kill: bool):
 
         yield cluster.address, end if kill else None
     finally:
-        ray_engine.leave()
+        connections.leave()
         cluster.shutdown()
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mog_assets.resources.registry import ENGINES as ENGINES
 from mog_assets.resources.registry import PLUGINS as PLUGINS
 from mog_assets.resources.registry import Registry as Registry
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from mog_assets.config import Settings
 from mog_assets.resources.encoder import Encoder
-from mog_assets.resources.engine import Engine
+from mog_assets.resources.engine import Engine, open_engine
 from mog_assets.resources.files import make_home
 from mog_assets.resources.llm import OpenAIModel
 from mog_assets.resources.qdrant import connect
@@ -37,7 +37,7 @@ class Tools:
     @cached_property
     def engine(self) -> Engine:
         """Runs work on buckets."""
-        return Engine(self.settings.engine, self.settings.home)
+        return open_engine(self.settings.engine, self.settings.home)
 
     @cached_property
     def encoder(self) -> Encoder:

@@ -1,4 +1,4 @@
-"""Where work on document buckets runs: this process, a pool of processes, or the nodes of a Ray cluster.
+"""Where work on document buckets runs: this process, a pool of processes, or other machines.
 
 A bucket function is named by `"module:function"`, takes keyword arguments that are plain values and paths, and writes
 the file `out`, which the engine moves into place when it is complete. It is deterministic, so it does not matter where
@@ -7,34 +7,43 @@ it runs.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import create_model
 
 from mog_assets.resources.jobs import EngineSettings, Kept, call
 from mog_assets.resources.processes import SPAWN, deaf_children, end_with_parent
+from mog_assets.resources.registry import ENGINES
 
 
-class Engine:
+class Engine(ABC):
     """Maps a bucket function over buckets.
 
+    A kind of engine is a class that is registered in `registry.ENGINES`.
+
     Args:
-        settings: `kind` `inprocess` runs one job after the other; `processes` runs them in `workers` processes; `ray`
-            on the nodes of a Ray cluster, which read and write the files of the jobs in a shared folder.
-        home: The home folder; on every node of a cluster, its path must be the same.
+        settings: Of the engine.
+        home: The home folder; on every machine that an engine uses, its path must be the same.
+
+    Attributes:
+        settings_type: `EngineSettings`, or a class of it with the keys that this engine reads besides.
+        elsewhere: Whether jobs may run on other machines.
     """
+
+    settings_type: ClassVar[type[EngineSettings]] = EngineSettings
+    elsewhere: ClassVar[bool] = False
 
     def __init__(self, settings: EngineSettings, home: Path | None = None) -> None:
         self.settings = settings
         self.home = home
 
-    @property
-    def elsewhere(self) -> bool:
-        """Whether jobs may run on other machines."""
-        return self.settings.kind == "ray"
-
+    @abstractmethod
     def map(self, target: str, jobs: list[dict[str, Any]]) -> Iterator[Any]:
         """Yield the result of each job as it is done, in any order.
 
@@ -45,12 +54,52 @@ class Engine:
         Raises:
             MogError: the cluster, or a node of it, cannot do the work.
         """
-        if self.settings.kind == "inprocess" or len(jobs) < 2:
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Connect, check every machine, and say what is there.
+
+        Raises:
+            MogError: the cluster does not answer, or a node cannot be used.
+        """
+
+    @contextmanager
+    def kept(self, most: int) -> Iterator[Kept]:
+        """Give a function like `map`, by processes elsewhere that stay until the end of this context.
+
+        They stay because what they load takes long. Where no jobs run elsewhere, it is `map`.
+
+        Args:
+            most: As many jobs as there are to come.
+        """
+        yield self.map
+
+    def scratch(self) -> Path:
+        """Return a folder that every machine sees, deleted when this process leaves the cluster."""
+        raise NotImplementedError("no job runs elsewhere")
+
+
+class InProcess(Engine):
+    """Runs one job after the other in this process."""
+
+    def map(self, target: str, jobs: list[dict[str, Any]]) -> Iterator[Any]:
+        """As `Engine.map`."""
+        for job in jobs:
+            yield call(target, job)
+
+    def describe(self) -> str:
+        """As `Engine.describe`."""
+        return "this process"
+
+
+class Processes(Engine):
+    """Runs jobs in `workers` processes of this machine."""
+
+    def map(self, target: str, jobs: list[dict[str, Any]]) -> Iterator[Any]:
+        """As `Engine.map`."""
+        if len(jobs) < 2:
             for job in jobs:
                 yield call(target, job)
-            return
-        if self.elsewhere:
-            yield from self._cluster().map(target, jobs)
             return
         with ProcessPoolExecutor(self.settings.workers, SPAWN, end_with_parent) as pool:
             with deaf_children():
@@ -62,39 +111,25 @@ class Engine:
                 pool.shutdown(cancel_futures=True)
                 raise
 
-    @contextmanager
-    def kept(self, most: int) -> Iterator[Kept]:
-        """Processes of a cluster that stay until the end of this context, because what they load takes long.
-
-        Gives a function like `map`. With another engine than `ray` there are none: it is `map`.
-
-        Args:
-            most: As many jobs as there are to come.
-        """
-        if not self.elsewhere:
-            yield self.map
-            return
-        with self._cluster().kept(most) as kept:
-            yield kept
-
-    def scratch(self) -> Path:
-        """A folder that every node sees, deleted when this process leaves the cluster."""
-        return self._cluster().scratch
-
     def describe(self) -> str:
-        """Connect, check every node, and say what is there.
+        """As `Engine.describe`."""
+        return f"{self.settings.workers} processes"
 
-        Raises:
-            MogError: the cluster does not answer, or a node cannot be used.
-        """
-        if not self.elsewhere:
-            return "this process" if self.settings.kind == "inprocess" else f"{self.settings.workers} processes"
-        return self._cluster().describe()
 
-    def _cluster(self) -> Any:
-        # Here, because it imports Ray.
-        from mog_assets.resources.ray_engine import cluster
+ENGINES.register("inprocess", InProcess)
+ENGINES.register("processes", Processes)
 
-        if self.home is None:
-            raise ValueError("expected a home folder for the engine `ray`, got None")
-        return cluster(self.settings, self.home)
+
+@cache
+def engine_settings() -> type[EngineSettings]:
+    """Return the settings with the keys of every kind of engine that is installed."""
+    further = dict.fromkeys(kind.settings_type for kind in ENGINES.values() if kind.settings_type != EngineSettings)
+    described = "\n\n".join(kind.__doc__ or "" for kind in (EngineSettings, *further))
+    options: dict[str, Any] = {"__base__": (*further,) or EngineSettings, "__module__": __name__}
+    return create_model("EngineSettings", __doc__=described, **options)
+
+
+def open_engine(settings: EngineSettings, home: Path) -> Engine:
+    """Return the engine of some settings."""
+    engine: Engine = ENGINES[settings.kind](settings, home)
+    return engine

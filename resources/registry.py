@@ -7,7 +7,7 @@ import threading
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from mog_assets.resources.errors import ConfigError
 
@@ -104,3 +104,7 @@ def load_plugins() -> None:
                 f"plugin {plugin.name!r}: expected {plugin.value} to be imported, got {type(error).__name__}: {error}: "
                 "mend or uninstall the package that names it"
             ) from error
+
+
+# Classes of engines, which run work on document buckets.
+ENGINES: Registry[Any] = Registry("engine", "mog_assets.resources.engine")

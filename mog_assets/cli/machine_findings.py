@@ -108,12 +108,12 @@ def reranker(settings: Settings) -> Iterator[Finding]:
 
 
 def engine(settings: Settings) -> Iterator[Finding]:
-    """Connect to the Ray cluster, if there is one, and have every node read and write the home folder."""
-    from mog_assets.resources.engine import Engine
+    """Connect to the machines of the engine, if it has others, and have each read and write the home folder."""
+    from mog_assets.resources.engine import open_engine
 
-    if settings.engine.kind != "ray":
-        return
-    yield Finding("engine", OK, Engine(settings.engine, settings.home).describe())
+    chosen = open_engine(settings.engine, settings.home)
+    if chosen.elsewhere:
+        yield Finding("engine", OK, chosen.describe())
 
 
 def qdrant() -> Iterator[Finding]:

@@ -29,6 +29,7 @@ from mog_assets.config.sections import (
 )
 from mog_assets.resources.chat import LlmSettings
 from mog_assets.resources.encoder_settings import EncoderSettings
+from mog_assets.resources.engine import engine_settings
 from mog_assets.resources.jobs import EngineSettings
 from mog_assets.resources.reranker_settings import RerankerSettings
 from mog_assets.resources.settings import MOST, Count, SettingsModel
@@ -163,6 +164,7 @@ class Settings(SettingsModel):
 def settings_model() -> type[Settings]:
     """Return the settings with the sections of all parts that are installed."""
     sections: dict[str, Any] = {name: (section.type, section.default) for name, section in registry.SECTIONS.items()}
+    sections["engine"] = (engine_settings(), engine_settings()())
 
     def check(settings: Settings) -> Settings:
         for section in registry.SECTIONS.values():

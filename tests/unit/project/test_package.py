@@ -49,8 +49,7 @@ def test_a_folder_named_resources_of_the_user_hides_nothing(wheel, tmp_path):
     names = sorted(
         name.removesuffix(".py").replace("/", ".")
         for name in wheel[0]
-        if name.startswith("mog_assets/resources/")
-        and not name.endswith(("__init__.py", "ray_engine.py", "ray_node.py"))
+        if name.startswith("mog_assets/resources/") and not name.endswith("__init__.py")
         if name.endswith(".py")
     )
     assert "mog_assets.resources.store" in names

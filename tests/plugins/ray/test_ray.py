@@ -17,11 +17,11 @@ from shared import SAMPLES, new_project, run_alone
 from ray_cluster import GONE_SECONDS, NODE, processes_of_ray, running_cluster  # isort: skip
 import ray
 
-from mog_assets.resources import ray_engine
-from mog_assets.resources.engine import Engine
+from mog_assets.plugins.ray import cluster as connections
+from mog_assets.plugins.ray.engine import RayEngine
+from mog_assets.plugins.ray.settings import RaySettings
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.holding import alive
-from mog_assets.resources.jobs import EngineSettings
 from mog_assets.tools import Tools
 
 CORPUS_ASSETS = ["group:corpus", "group:chunking", "tokens", "bm25/level_1", "embeddings/level_1", "sentence_graph"]
@@ -59,12 +59,12 @@ def two_nodes():
 @pytest.fixture
 def left():
     yield
-    ray_engine.leave()
+    connections.leave()
 
 
 def engine(cluster, home, **values):
     home.mkdir(exist_ok=True)
-    return Engine(EngineSettings(kind="ray", address=cluster.address, **values), home)
+    return RayEngine(RaySettings(kind="ray", address=cluster.address, **values), home)
 
 
 def settings_of(folder, **values):
@@ -110,7 +110,7 @@ def test_two_nodes_make_the_same_bytes_as_one_process(two_nodes, alone, tmp_path
     assert len(alone) > 20
     assert made.keys() == alone.keys()
     assert [key for key in alone if made[key] != alone[key]] == []
-    ray_engine.leave()
+    connections.leave()
     # Nothing of the connection stays in the home folder.
     assert list((settings.home / "cache" / "ray").iterdir()) == []
 
@@ -212,8 +212,8 @@ def test_more_gpus_than_there_are_is_an_error(two_nodes, tmp_path):
 
 @pytest.mark.full
 def test_a_node_with_other_code_is_named(two_nodes, tmp_path, monkeypatch):
-    others = (*((name, "0.0" if name == "numpy" else version) for name, version in ray_engine.versions()),)
-    monkeypatch.setattr(ray_engine, "versions", lambda: others)
+    others = (*((name, "0.0" if name == "numpy" else version) for name, version in connections.versions()),)
+    monkeypatch.setattr(connections, "versions", lambda: others)
     with pytest.raises(MogError, match=r"node \w{8} \(.*\) has numpy \d.*, expected 0\.0: install the same versions"):
         list(engine(two_nodes, tmp_path / "home").map("test_ray:write_number", jobs(tmp_path, 2)))
 
@@ -221,7 +221,7 @@ def test_a_node_with_other_code_is_named(two_nodes, tmp_path, monkeypatch):
 @pytest.mark.full
 def test_a_node_that_does_not_see_the_home_folder_is_named_before_work_begins(tmp_path, left):
     """The node runs in a mount namespace of its own, in which an empty file system hides the folder."""
-    ray_engine.leave()
+    connections.leave()
     home = tmp_path / "home"
     home.mkdir()
     apart = ["unshare", "--mount"] if os.getuid() == 0 else ["unshare", "--map-root-user", "--mount"]
@@ -255,15 +255,15 @@ def test_no_cluster_at_the_address_is_said(tmp_path):
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     with pytest.raises(MogError, match=rf"engine.address: no Ray cluster at {address}"):
-        Engine(EngineSettings(kind="ray", address=address), tmp_path).describe()
+        RayEngine(RaySettings(kind="ray", address=address), tmp_path).describe()
 
 
 def test_another_server_at_the_address_is_not_waited_for_long(tmp_path):
     script = (
         "import sys; from pathlib import Path\n"
-        "from mog_assets.resources.engine import *; from mog_assets.resources.jobs import *\n"
-        "chosen = EngineSettings(kind='ray', address=sys.argv[1], wait_seconds=2)\n"
-        "try: Engine(chosen, Path(sys.argv[2])).describe()\n"
+        "from mog_assets.plugins.ray.engine import RayEngine\nfrom mog_assets.plugins.ray.settings import RaySettings\n"
+        "chosen = RaySettings(kind='ray', address=sys.argv[1], wait_seconds=2)\n"
+        "try: RayEngine(chosen, Path(sys.argv[2])).describe()\n"
         "except Exception as error: print(error)"
     )
     with socket.socket() as server:
@@ -287,9 +287,9 @@ def test_other_addresses_are_refused(tmp_path, address, said):
 LOCAL = """
 import sys, time
 from pathlib import Path
-from mog_assets.resources.engine import Engine
-from mog_assets.resources.jobs import EngineSettings
-engine = Engine(EngineSettings(kind="ray"), Path(sys.argv[1]))
+from mog_assets.plugins.ray.engine import RayEngine
+from mog_assets.plugins.ray.settings import RaySettings
+engine = RayEngine(RaySettings(kind="ray"), Path(sys.argv[1]))
 work = [{"number": n, "out": f"{sys.argv[1]}/{n}.txt"} for n in range(3)]
 import ray
 print(sorted(engine.map("test_ray:write_number", work)), engine.describe(), flush=True)
@@ -321,8 +321,9 @@ def test_a_ray_that_is_started_here_ends_with_its_process_even_if_that_is_killed
 def test_without_the_package_the_extra_is_named(tmp_path):
     script = (
         "import sys; sys.modules['ray'] = None\n"
-        "from pathlib import Path; from mog_assets.resources.engine import *; from mog_assets.resources.jobs import *\n"
-        "try: Engine(EngineSettings(kind='ray'), Path(sys.argv[1])).describe()\n"
+        "from pathlib import Path\n"
+        "from mog_assets.plugins.ray.engine import RayEngine\nfrom mog_assets.plugins.ray.settings import RaySettings\n"
+        "try: RayEngine(RaySettings(kind='ray'), Path(sys.argv[1])).describe()\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
     said = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Bucket functions on the nodes of a Ray cluster. Only this module and `ray_node` import Ray.
+"""Bucket functions on the nodes of a Ray cluster. Only this module and `node` import Ray.
 
 A task is the name of a function with paths. Nothing but the name, the arguments and a small result travels through Ray:
 what a task reads and writes are files of the shared home folder. They are moved into place when complete, under names
@@ -20,18 +20,19 @@ from pathlib import Path
 from typing import Any, NoReturn
 from uuid import uuid4
 
+from mog_assets.plugins.ray.settings import RaySettings
 from mog_assets.resources import extras
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.files import make_folder
 from mog_assets.resources.holding import alive
-from mog_assets.resources.jobs import EngineSettings, Kept
+from mog_assets.resources.jobs import Kept
 
 with extras.needed("engine.kind: ray"):
     import ray
     from ray.exceptions import RayError, RayTaskError
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from mog_assets.resources.ray_node import Keeper, Terms, versions, work_on
+from mog_assets.plugins.ray.node import Keeper, Terms, versions, work_on
 
 _log = logging.getLogger(__name__)
 # A Ray that is started here holds no artefacts; Ray asks for at least 75 MiB.
@@ -50,7 +51,7 @@ class Cluster:
         started: Whether this process started the Ray, or connected to it.
     """
 
-    def __init__(self, settings: EngineSettings, home: Path, started: bool) -> None:
+    def __init__(self, settings: RaySettings, home: Path, started: bool) -> None:
         self.settings = settings
         self.started = started
         make_folder(home / "cache" / "ray", home)
@@ -96,7 +97,7 @@ class Cluster:
                 strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
                 job = {"out": str(self.scratch / node["NodeID"])}
                 remote = self._task.options(scheduling_strategy=strategy, num_cpus=0)
-                needs[remote.remote(self.terms, "mog_assets.resources.ray_node:greet", job)] = (node, job)
+                needs[remote.remote(self.terms, "mog_assets.plugins.ray.node:greet", job)] = (node, job)
         if not needs:
             raise MogError("engine.address: expected a cluster with nodes, got one without")
         done, waiting = ray.wait(list(needs), num_returns=len(needs), timeout=self.settings.wait_seconds)
@@ -108,7 +109,7 @@ class Cluster:
                 "/tmp/ray/session_latest/logs, or raise it"
             )
         for ref in done:
-            self.finish(ref, "mog_assets.resources.ray_node:greet", needs[ref][1])
+            self.finish(ref, "mog_assets.plugins.ray.node:greet", needs[ref][1])
 
     def map(self, target: str, jobs: Sequence[dict[str, Any]]) -> Iterator[Any]:
         """As `Engine.map`: a bounded number of tasks is pending at a time."""
@@ -276,11 +277,11 @@ def _sweep(folder: Path) -> None:
             shutil.rmtree(entry, ignore_errors=True)
 
 
-_opened: dict[tuple[EngineSettings, Path], Cluster] = {}
+_opened: dict[tuple[RaySettings, Path], Cluster] = {}
 _opening = threading.RLock()
 
 
-def cluster(settings: EngineSettings, home: Path) -> Cluster:
+def cluster(settings: RaySettings, home: Path) -> Cluster:
     """The connection of this process, made at its first use and kept until the process ends or `leave` is called.
 
     Raises:
@@ -295,7 +296,7 @@ def cluster(settings: EngineSettings, home: Path) -> Cluster:
         return _opened[settings, home]
 
 
-def _joined(settings: EngineSettings, home: Path) -> Cluster:
+def _joined(settings: RaySettings, home: Path) -> Cluster:
     """A checked connection; one that the program has made itself is used, and stays if the check fails."""
     started = not ray.is_initialized()
     try:
@@ -319,7 +320,7 @@ def leave() -> None:
 atexit.register(leave)
 
 
-def _connect(settings: EngineSettings) -> bool:
+def _connect(settings: RaySettings) -> bool:
     """Connect to Ray, or start one; returns whether one was started."""
     if ray.is_initialized():
         return False

@@ -14,7 +14,7 @@ os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
 pytest.importorskip("ray", reason="the extra `ray` is not installed")
 from ray.cluster_utils import Cluster  # noqa: E402
 
-from mog_assets.resources import ray_engine  # noqa: E402
+from mog_assets.plugins.ray import cluster as connections  # noqa: E402
 
 # Every node may take so much of /dev/shm; nothing of size travels through it.
 NODE = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
@@ -49,7 +49,7 @@ def _running_cluster(nodes):
             cluster.add_node(**NODE)
         yield cluster
     finally:
-        ray_engine.leave()
+        connections.leave()
         cluster.shutdown()
         deadline = time.monotonic() + GONE_SECONDS
         while processes_of_ray(session) and time.monotonic() < deadline:

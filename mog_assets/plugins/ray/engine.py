@@ -1,0 +1,55 @@
+"""The engine `ray`; Ray is imported where the engine is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+from mog_assets import registry
+from mog_assets.plugins.ray.settings import RaySettings
+from mog_assets.resources.engine import Engine
+from mog_assets.resources.jobs import EngineSettings, Kept, call
+
+
+class RayEngine(Engine):
+    """Runs jobs on the nodes of a Ray cluster, which read and write their files in the home folder, a shared one."""
+
+    settings_type: ClassVar[type[EngineSettings]] = RaySettings
+    elsewhere: ClassVar[bool] = True
+
+    def map(self, target: str, jobs: list[dict[str, Any]]) -> Iterator[Any]:
+        """As `Engine.map`."""
+        if len(jobs) < 2:
+            return (call(target, job) for job in jobs)
+        found: Iterator[Any] = self._cluster().map(target, jobs)
+        return found
+
+    @contextmanager
+    def kept(self, most: int) -> Iterator[Kept]:
+        """As `Engine.kept`."""
+        with self._cluster().kept(most) as kept:
+            yield kept
+
+    def scratch(self) -> Path:
+        """As `Engine.scratch`."""
+        folder: Path = self._cluster().scratch
+        return folder
+
+    def describe(self) -> str:
+        """As `Engine.describe`."""
+        described: str = self._cluster().describe()
+        return described
+
+    def _cluster(self) -> Any:
+        # Here, because it imports Ray.
+        from mog_assets.plugins.ray.cluster import cluster
+
+        if self.home is None:
+            raise ValueError("expected a home folder for the engine `ray`, got None")
+        assert isinstance(self.settings, RaySettings)
+        return cluster(self.settings, self.home)
+
+
+registry.ENGINES.register("ray", RayEngine)
