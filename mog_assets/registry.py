@@ -24,8 +24,10 @@ from mog_assets.resources.registry import Registry as Registry
 SECTIONS: Registry[Any] = Registry("section")
 COMMANDS: Registry[Any] = Registry("command", "mog_assets.cli.core")
 # Functions that add routes to the HTTP server.
-_ROUTES = ("used", "pushing", "compatible", "chat")
+_ROUTES = ("used", "pushing")
 ROUTES: Registry[Any] = Registry("set of routes", *(f"mog_assets.serving.{name}" for name in _ROUTES))
+# Functions of a problem and the path of the request: fields of an error that clients of that path read.
+ERROR_FIELDS: Registry[Any] = Registry("set of fields of errors")
 CHUNKERS: Registry[Any] = Registry("chunker", "mog_assets.chunking.chunkers")
 # Readers of foreign data sets, each a command `mog import NAME`.
 _IMPORTERS = (f"mog_assets.questions.foreign_{name}" for name in ("beir", "trec", "squad"))

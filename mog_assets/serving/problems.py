@@ -11,15 +11,10 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
+from mog_assets.registry import ERROR_FIELDS
 from mog_assets.resources import errors
 
 PROBLEM_TYPE = "application/problem+json"
-DIFY_PATH, OPENAI_PATH = "/retrieval", "/v1/vector_stores/"
-CHAT_PATH, MODELS_PATH = "/v1/chat/completions", "/v1/models"
-_OPENAI_PATHS = (OPENAI_PATH, CHAT_PATH, MODELS_PATH)
-# Dify's own codes; for the others it takes any number.
-_DIFY_CODES = {401: 1002, 404: 2001}
-_DIFY_NO_KEY = 1001
 
 log = logging.getLogger("mog.serve")
 _DETAIL_CHARS = 1000
@@ -53,15 +48,11 @@ class Problem(Exception):
         self.headers = dict(headers or {})
 
     def to_json(self, path: str = "") -> dict[str, Any]:
-        """The fields of RFC 9457; on the paths of Dify and OpenAI also those that their clients read."""
+        """Return the fields of RFC 9457, and those that clients of the path read."""
         title = HTTPStatus(self.status).phrase
         body: dict[str, Any] = {"type": "about:blank", "title": title, "status": self.status, "detail": self.detail}
-        if path == DIFY_PATH:
-            code = _DIFY_NO_KEY if self.reason == "no key" else _DIFY_CODES.get(self.status, self.status)
-            body |= {"error_code": code, "error_msg": self.detail}
-        if path.startswith(_OPENAI_PATHS):
-            kind = "invalid_request_error" if self.status < 500 else "server_error"
-            body["error"] = {"message": self.detail, "type": kind, "param": None, "code": title.lower()}
+        for fields in ERROR_FIELDS.values():
+            body |= fields(self, path)
         return body
 
     def response(self, path: str) -> JSONResponse:

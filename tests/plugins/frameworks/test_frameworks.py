@@ -27,9 +27,9 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests  # noqa
 from llama_index.core.schema import MetadataMode, NodeRelationship  # noqa: E402
 
 import mog_assets  # noqa: E402
+from mog_assets.plugins.frameworks import haystack, langchain, llama_index  # noqa: E402
+from mog_assets.plugins.frameworks.retrievers import identity  # noqa: E402
 from mog_assets.resources.errors import ConfigError  # noqa: E402
-from mog_assets.serving import haystack, langchain, llama_index  # noqa: E402
-from mog_assets.serving.frameworks import identity  # noqa: E402
 from mog_assets.serving.results import Passage, Span  # noqa: E402
 
 QUESTION = "How deep should garlic cloves be planted?"

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import PrivateAttr
 
-from mog_assets.serving.frameworks import Retriever, facts, identity, missing
+from mog_assets.plugins.frameworks.retrievers import Retriever, facts, identity, missing
 from mog_assets.serving.project import Project
 
 try:

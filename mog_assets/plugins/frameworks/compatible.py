@@ -12,11 +12,12 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
+from mog_assets.plugins.frameworks.paths import DIFY_PATH, OPENAI_PATH
+from mog_assets.plugins.frameworks.scores import shares
 from mog_assets.registry import ROUTES
 from mog_assets.resources.errors import NotFound
 from mog_assets.serving.limits import NAME_CHARS
-from mog_assets.serving.normal import shares
-from mog_assets.serving.problems import DIFY_PATH, OPENAI_PATH, Problem
+from mog_assets.serving.problems import Problem
 from mog_assets.serving.results import Passage
 from mog_assets.serving.state import Serving
 

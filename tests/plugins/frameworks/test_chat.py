@@ -9,7 +9,7 @@ import yaml
 from chat_server import ChatServer, says
 from served import Served
 
-from mog_assets.serving.chat import _written
+from mog_assets.plugins.frameworks.chat import _written
 
 openai = pytest.importorskip("openai")
 pytestmark = pytest.mark.full

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mog_assets.serving.frameworks import Retriever, facts, identity, missing
+from mog_assets.plugins.frameworks.retrievers import Retriever, facts, identity, missing
 from mog_assets.serving.project import Project
 from mog_assets.serving.results import Passage
 
