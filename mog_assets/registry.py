@@ -16,8 +16,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from mog_assets.resources.registry import ENCODER_FORMS as ENCODER_FORMS
+from mog_assets.resources.registry import ENCODERS as ENCODERS
 from mog_assets.resources.registry import ENGINES as ENGINES
+from mog_assets.resources.registry import FAMILIES as FAMILIES
 from mog_assets.resources.registry import PLUGINS as PLUGINS
+from mog_assets.resources.registry import RERANKER_FORMS as RERANKER_FORMS
 from mog_assets.resources.registry import Registry as Registry
 
 # Sections of mog.yaml beside those of `config.Settings`.

@@ -1,7 +1,7 @@
-"""Vectors of texts by an embeddings endpoint, in the form of OpenAI, Cohere or Voyage.
+"""Vectors of texts by an embeddings endpoint, in the form of OpenAI or of another provider that is registered.
 
-What is sent and read follows their public references of 2026: `POST /v1/embeddings` (OpenAI, Voyage), `POST /v2/embed`
-(Cohere). Vectors are yielded when their request is answered, so that whoever stores them pays for no text twice.
+What is sent and read follows OpenAI's public reference of 2026: `POST /v1/embeddings`. Vectors are yielded when their
+request is answered, so that whoever stores them pays for no text twice.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from mog_assets.resources.encoder_settings import EmbeddingsSettings, EncoderSettings, Hashed, Role, Vectors
 from mog_assets.resources.errors import MogError
+from mog_assets.resources.registry import ENCODER_FORMS
 from mog_assets.resources.served import ContentFault, Provider, Service, together
 from mog_assets.resources.store import digest
 
@@ -42,6 +43,7 @@ class Form:
         dimensions: Name of the parameter for the size of vectors.
         body: What is sent beside the model, of texts and their role.
         read: Vectors in order of the texts, and tokens, of an answer.
+        by_role: Whether questions and passages are told apart.
     """
 
     provider: Provider
@@ -49,49 +51,26 @@ class Form:
     dimensions: str
     body: Callable[[Sequence[str], Role], dict[str, Any]]
     read: Callable[[Any], tuple[list[Any], int]]
+    by_role: bool = False
 
 
-def _listed(answer: Any) -> tuple[list[Any], int]:
-    """Rows in the order of their `index`; some servers give none, or only for some."""
+def listed(answer: Any) -> tuple[list[Any], int]:
+    """Return rows in the order of their `index`, and tokens; some servers give none, or only for some."""
     numbered = [(place if row.get("index") is None else row["index"], row) for place, row in enumerate(answer["data"])]
     rows = [row.get("embedding") for _, row in sorted(numbered, key=lambda one: one[0])]
     return rows, int((answer.get("usage") or {}).get("total_tokens") or 0)
 
 
-_COHERE: dict[Role, str] = {"passage": "search_document", "query": "search_query"}
-_VOYAGE: dict[Role, str] = {"passage": "document", "query": "query"}
-
-FORMS = {
-    "openai": Form(
+ENCODER_FORMS.register(
+    "openai",
+    Form(
         Provider("https://api.openai.com/v1", "/embeddings", "OPENAI_API_KEY"),
         2048,
         "dimensions",
         lambda texts, role: {"input": list(texts), "encoding_format": "float"},
-        _listed,
+        listed,
     ),
-    "cohere": Form(
-        Provider("https://api.cohere.com", "/v2/embed", "COHERE_API_KEY"),
-        96,
-        "output_dimension",
-        lambda texts, role: {
-            "texts": list(texts),
-            "input_type": _COHERE[role],
-            "embedding_types": ["float"],
-            "truncate": "END",
-        },
-        lambda answer: (
-            answer["embeddings"]["float"],
-            int(((answer.get("meta") or {}).get("billed_units") or {}).get("input_tokens", 0)),
-        ),
-    ),
-    "voyage": Form(
-        Provider("https://api.voyageai.com/v1", "/embeddings", "VOYAGE_API_KEY"),
-        1000,
-        "output_dimension",
-        lambda texts, role: {"input": list(texts), "input_type": _VOYAGE[role], "truncation": True},
-        _listed,
-    ),
-}
+)
 
 
 class Served:
@@ -103,7 +82,7 @@ class Served:
     """
 
     def __init__(self, settings: EncoderSettings, endpoint: EmbeddingsSettings) -> None:
-        self.settings, self.endpoint, self.form = settings, endpoint, FORMS[endpoint.form]
+        self.settings, self.endpoint, self.form = settings, endpoint, ENCODER_FORMS[endpoint.form]
         self.service = Service(endpoint, self.form.provider, settings.model, "encoder")
         self.size = settings.dimensions
         # Texts in a request; fewer once the endpoint took the halves of what it had refused.

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from mog_assets.resources import tracing
-from mog_assets.resources.encoder_settings import MULTILINGUAL, EncoderSettings, Hashed, Role, Vectors
+from mog_assets.resources.encoder_settings import EMBEDDED, EncoderSettings, Hashed, NamedEncoder, Role, Vectors
 from mog_assets.resources.points import reach
 from mog_assets.resources.progress import kept
+from mog_assets.resources.registry import ENCODER_FORMS, ENCODERS
 from mog_assets.resources.store import digest
 from mog_assets.resources.vector_cache import VectorCache, add, lookup, text_hash
 
@@ -49,6 +50,16 @@ class Model(Protocol):
 
     def vectors(self, items: Hashed, role: Role) -> Generator[Hashed]:
         """Yield keys and vectors of texts, some at a time."""
+
+
+def _transformer(settings: EncoderSettings, setting: str) -> Model:
+    # Here, because it imports what loads weights.
+    from mog_assets.resources.transformer import Transformer
+
+    return Transformer(settings, setting)
+
+
+ENCODERS.register(EMBEDDED, NamedEncoder(EMBEDDED, _transformer))
 
 
 class Encoder:
@@ -90,19 +101,15 @@ class Encoder:
             from mog_assets.resources.embeddings import Served
 
             return Served(self.settings, self.settings.endpoint)
-        if self.settings.model == MULTILINGUAL:
-            from mog_assets.resources.multilingual import Multilingual
-
-            return Multilingual(self.settings, self.setting)
-        from mog_assets.resources.transformer import Transformer
-
-        return Transformer(self.settings, self.setting)
+        named = ENCODERS.get(self.settings.model)
+        model: Model = (_transformer if named is None else named.open)(self.settings, self.setting)
+        return model
 
     @cached_property
     def questions(self) -> Encoder:
         """The encoder of questions, whose vectors are compared with those of passages: the same model."""
         same = self.model.prompt("query") == self.model.prompt("passage")
-        if same and (self.settings.endpoint is None or self.settings.endpoint.form == "openai"):
+        if same and (self.settings.endpoint is None or not ENCODER_FORMS[self.settings.endpoint.form].by_role):
             return self
         encoder = Encoder(self.settings, self.cache, self.setting, self.keep, "query")
         encoder.model, encoder._alone = self.model, self._alone

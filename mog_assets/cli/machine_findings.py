@@ -78,10 +78,11 @@ def torch_build(settings: Settings | None) -> Iterator[Finding]:
 def encoder(settings: Settings | None) -> Iterator[Finding]:
     """Check that the sentence encoder loads, without downloading it."""
     from mog_assets.resources.encoder import Encoder
-    from mog_assets.resources.encoder_settings import EMBEDDED, MULTILINGUAL, EncoderSettings
+    from mog_assets.resources.encoder_settings import EncoderSettings
+    from mog_assets.resources.registry import ENCODERS
 
     chosen = settings.encoder if settings is not None else EncoderSettings()
-    local = chosen.model in (EMBEDDED, MULTILINGUAL) or chosen.endpoint is not None
+    local = chosen.model in ENCODERS or chosen.endpoint is not None
     if not local and not Path(chosen.model).expanduser().is_dir():
         from huggingface_hub import try_to_load_from_cache
 

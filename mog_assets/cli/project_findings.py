@@ -114,7 +114,7 @@ def permissions(settings: Settings) -> Iterator[Finding]:
 
 def languages(settings: Settings) -> Iterator[Finding]:
     """Say which languages the documents have, as far as they have been read, and which parts do not know them."""
-    from mog_assets.resources.encoder_settings import EMBEDDED
+    from mog_assets.resources.encoder_settings import EMBEDDED, encoders_of_languages
     from mog_assets.resources.store import Store
     from mog_assets.text.languages import DEFAULT, name_of
 
@@ -139,7 +139,8 @@ def languages(settings: Settings) -> Iterator[Finding]:
         return
     found = f"{said} documents, but {' and '.join(english)} know English alone: "
     found += f"questions in {', '.join(map(name_of, others))} are {' and '.join(english.values())}"
-    remedy = "docs/languages.md has what else there is, such as `encoder: multilingual`"
+    such = "".join(f", such as `encoder: {other.name}`" for other in encoders_of_languages()[:1])
+    remedy = f"docs/languages.md has what else there is{such}"
     yield Finding("languages", WARNING, found, remedy)
 
 

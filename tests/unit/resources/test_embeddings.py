@@ -1,11 +1,9 @@
 """Vectors by embeddings endpoints: what is sent and read, and what happens where they misbehave."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,10 +11,10 @@ from embedding_server import SIZE, EmbeddingServer, vector
 
 from mog_assets.config import load
 from mog_assets.resources.chat import SpendCapReached
-from mog_assets.resources.embeddings import FORMS
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EmbeddingsSettings, EncoderSettings
 from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.registry import ENCODER_FORMS
 from mog_assets.resources.store import Store
 
 KEY = "sk-loopback-42"
@@ -25,7 +23,7 @@ TEXTS = [f"text number {i} of many" for i in range(40)]
 
 @pytest.fixture(autouse=True)
 def keys(monkeypatch):
-    for form in FORMS.values():
+    for form in ENCODER_FORMS.values():
         monkeypatch.setenv(form.provider.key, KEY)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
@@ -43,7 +41,7 @@ def unit(texts, size=SIZE):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ENCODER_FORMS)
 def test_requests_are_those_of_the_provider_and_vectors_come_back_in_order(form):
     with EmbeddingServer(form) as server:
         served = encoder(server, batch_tokens=60)
@@ -55,7 +53,7 @@ def test_requests_are_those_of_the_provider_and_vectors_come_back_in_order(form)
         assert served.model.service.spent.units == sum(len(text.split()) for text in TEXTS)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ENCODER_FORMS)
 def test_questions_are_told_from_passages_where_the_provider_tells_them_apart(form):
     with EmbeddingServer(form) as server:
         served = encoder(server)
@@ -82,16 +80,13 @@ def test_prompts_are_put_before_texts_and_vectors_of_other_prompts_are_others(tm
         assert len({served.fingerprint, served.questions.fingerprint, encoder(server).fingerprint}) == 3
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ENCODER_FORMS)
 def test_fewer_dimensions_are_asked_for(form):
     with EmbeddingServer(form) as server:
         assert encoder(server, dimensions=8).encode(["one"]).shape == (1, 8)
 
 
 def test_a_request_has_no_more_texts_or_tokens_than_it_may():
-    with EmbeddingServer("cohere") as server:
-        encoder(server).encode([f"t{i}" for i in range(200)])
-        assert max(len(body["texts"]) for body in server.bodies) == 96
     with EmbeddingServer() as server:
         encoder(server, batch_tokens=20, max_length=8).encode(["a" * 100 + str(i) for i in range(5)] + ["b", ""])
         # 8 tokens of four characters are sent of a text; nothing is no text.
@@ -182,7 +177,7 @@ def test_texts_of_a_request_can_be_set():
         assert [len(body["input"]) for body in server.bodies] == [10] * 4
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ENCODER_FORMS)
 @pytest.mark.parametrize("how", ["null", "nan", "zero", 400, 422, 424, 500])
 def test_a_text_without_a_vector_is_named_and_left_out_and_stops_nothing(form, how, tmp_path, caplog):
     texts = [*TEXTS, "this one is poisoned by a smiley", *map(str, range(30))]
@@ -307,45 +302,6 @@ def test_settings_that_cannot_be_are_refused(tmp_path, values, said):
     with pytest.raises(ConfigError) as caught:
         load(tmp_path / "mog.yaml")
     assert said in str(caught.value)
-
-
-@pytest.mark.full
-def test_a_project_is_built_and_searched_with_a_served_model_and_another_model_replaces_all_its_vectors(tmp_path):
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    for name, text in (("garlic", "Plant garlic cloves three inches deep."), ("stars", "Stars are hot balls of gas.")):
-        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
-
-    def mog(*arguments):
-        command = [sys.executable, "-m", "mog_assets.cli", *arguments]
-        done = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def configure(model):
-        encoder = {"model": model, "endpoint": {"form": "cohere", "url": server.url}}
-        settings = {"corpora": {"c": {"path": "docs"}}, "encoder": encoder, "levels": 2, "home": "home"}
-        (tmp_path / "mog.yaml").write_text(json.dumps(settings), encoding="utf-8")
-
-    with EmbeddingServer("cohere") as server:
-        configure("m-1")
-        mog("run")
-        passages = json.loads(mog("retrieve", "How deep are garlic cloves?", "--method", "dense-1", "--json"))
-        assert "garlic" in json.dumps(passages[0])
-        assert [b["texts"] for b in server.bodies if b["input_type"] == "search_query"][-1] == [
-            "How deep are garlic cloves?"
-        ]
-        asked = len(server.bodies)
-        mog("run")
-        assert len(server.bodies) == asked
-        configure("m-2")
-        mog("run")
-        texts = {
-            model: {t for b in server.bodies if b["model"] == model for t in b["texts"]} for model in ("m-1", "m-2")
-        }
-        assert texts["m-2"] == {t for t in texts["m-1"] if t != "How deep are garlic cloves?"}
-    for path in Path(tmp_path).rglob("*"):
-        assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
 
 
 @pytest.mark.full

