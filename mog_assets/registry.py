@@ -36,7 +36,7 @@ CHUNKERS: Registry[Any] = Registry("chunker", "mog_assets.chunking.chunkers")
 # Readers of foreign data sets, each a command `mog import NAME`.
 _IMPORTERS = (f"mog_assets.questions.foreign_{name}" for name in ("beir", "trec", "squad"))
 IMPORTERS: Registry[Any] = Registry("importer", *_IMPORTERS)
-_SOURCES = ("git_repositories", "object_stores", "pushed", "sql_tables", "web_pages")
+_SOURCES = ("object_stores", "pushed")
 SOURCES: Registry[Any] = Registry("source", *(f"mog_assets.corpus.{kind}" for kind in _SOURCES))
 FORMATS: Registry[Any] = Registry("format", "mog_assets.corpus.formats")
 # The others are those of retrievers and levels, such as `bm25-1`.

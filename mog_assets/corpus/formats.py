@@ -29,11 +29,13 @@ class Format:
             fields of `worker.Limits`, and `text_bytes`, the most bytes of text. Raises ValueError with the reason where
             the file cannot be used.
         text: Whether it is text, in any encoding, and with the further suffix `.gz` packed.
+        code: Whether it is source code: an address that ends with the suffix is a program, which writes pages.
         version: Raised when it reads a file otherwise.
     """
 
     read: Callable[..., Parsed]
     text: bool = False
+    code: bool = False
     version: str = "1"
 
 
@@ -152,4 +154,4 @@ FORMATS.register(".epub", Format(_epub, version="2"))
 FORMATS.register(".ipynb", Format(_by("notebooks", "read_notebook")))
 FORMATS.register(".eml", Format(_by("mail", "read_message"), version="3"))
 for _suffix in code.suffixes():
-    FORMATS.register(_suffix, Format(_code))
+    FORMATS.register(_suffix, Format(_code, code=True))

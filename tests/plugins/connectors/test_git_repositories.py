@@ -18,7 +18,7 @@ from served import environment
 from shared import ROOT, new_project, run_alone
 
 from mog_assets import config
-from mog_assets.corpus import git_repositories
+from mog_assets.plugins.connectors import git_repositories
 from mog_assets.resources.errors import ConfigError
 from mog_assets.tools import Tools
 

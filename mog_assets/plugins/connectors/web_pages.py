@@ -24,9 +24,9 @@ from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 from urllib.robotparser import RobotFileParser
 
-from mog_assets.corpus import code
 from mog_assets.corpus.decoding import known_encoding
 from mog_assets.corpus.folders import suffix_of, suffixes
+from mog_assets.corpus.formats import FORMATS
 from mog_assets.corpus.sources import SOURCES, Item, Kept, Refusal, Source, is_name
 
 AGENT = "mog-assets"
@@ -142,7 +142,7 @@ class _Site:
         # Anything that is text may be called plain.
         wanted = [given or ".txt"] if kind == "text/plain" else mimetypes.guess_all_extensions(kind)
         wanted = [suffix for suffix in wanted if suffix_of(f"a{suffix}")]
-        if given not in (wanted or set(suffixes()) - {*code.suffixes(), ""}):
+        if given not in (wanted or set(suffixes()) - {"", *(end for end, form in FORMATS.items() if form.code)}):
             path += next(iter(wanted), ".html")
         return _distinct(path, parts.query) if parts.query else path
 
