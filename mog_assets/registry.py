@@ -39,6 +39,9 @@ IMPORTERS: Registry[Any] = Registry("importer", *_IMPORTERS)
 _SOURCES = ("object_stores", "pushed")
 SOURCES: Registry[Any] = Registry("source", *(f"mog_assets.corpus.{kind}" for kind in _SOURCES))
 FORMATS: Registry[Any] = Registry("format", "mog_assets.corpus.formats")
+# Formats of files that have many documents, each of them as a file of its own.
+CONTAINERS: Registry[Any] = Registry("format of many documents")
+READERS: Registry[Any] = Registry("reader", "mog_assets.corpus.readers")
 # The others are those of retrievers and levels, such as `bm25-1`.
 _RETRIEVERS = ("bm25", "dense", "title")
 EXPERTS: Registry[Any] = Registry("expert", "mog_assets.ranking.reranking", reserved=_RETRIEVERS)

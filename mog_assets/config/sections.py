@@ -6,13 +6,24 @@ Defaults are those of the paper (Zhong et al. 2024, Mix-of-Granularity) unless t
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    model_validator,
+)
+from pydantic_core import CoreSchema, core_schema
 
 from mog_assets import registry
+from mog_assets.registry import Registry
 from mog_assets.resources.settings import Count, NamedSettings, SettingsModel
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -63,6 +74,25 @@ def _words(value: str) -> str:
     return value.strip()
 
 
+@dataclass(frozen=True)
+class Registered:
+    """Of a text: accept names in a registry, and list them in the JSON schema.
+
+    Attributes:
+        registry: Read when a value is checked, not before.
+    """
+
+    registry: Registry[Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Check names after texts."""
+        return core_schema.no_info_after_validator_function(self.registry.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """List the names."""
+        return {**handler(schema), "enum": [*self.registry]}
+
+
 MOST_LEVELS = 8
 MOST_WORDS = 200
 
@@ -103,11 +133,6 @@ def _encoding(name: str) -> str:
     return name
 
 
-# Limits of readers with models.
-_ROOM = {
-    "ocr": {"max_seconds": 600, "max_memory_mb": 4096},
-    "docling": {"max_seconds": 600, "max_memory_mb": 16_384},
-}
 _PLACES = ("path", "source", "pushed")
 
 
@@ -124,8 +149,7 @@ class CorpusSettings(SettingsModel):
 
     A document (a file, a line of a `.jsonl` file, or a row of a table) over `max_document_mb` megabytes is skipped.
     So is a file of another kind than text (PDF, Word, …) that needs more than `max_seconds` or `max_memory_mb` to be
-    parsed, or that unpacks to more than `max_unpacked_mb`. The readers `ocr` and `docling`, whose models need more,
-    have other defaults.
+    parsed, or that unpacks to more than `max_unpacked_mb`. Readers whose models need more have other defaults.
 
     All documents are analysed in the `language` (an ISO 639-1 code), with `auto` each in its own, as it is detected.
 
@@ -143,7 +167,7 @@ class CorpusSettings(SettingsModel):
     source: Annotated[str, AfterValidator(_address)] | None = None
     pushed: Place | None = None
     max_document_mb: float = Field(20, gt=0, le=1e6)
-    reader: Literal["plain", "ocr", "docling"] = "plain"
+    reader: Annotated[str, Registered(registry.READERS)] = "plain"
     # Other readers have other defaults.
     max_seconds: float = Field(60, gt=0, le=1e6)
     max_memory_mb: float = Field(2048, ge=256, le=1e7)
@@ -157,7 +181,9 @@ class CorpusSettings(SettingsModel):
     @classmethod
     def _roomy(cls, value: Any) -> Any:
         reader = value.get("reader") if isinstance(value, dict) else None
-        return {**_ROOM.get(reader, {}), **value} if isinstance(reader, str) else value
+        if not isinstance(reader, str) or reader not in registry.READERS:
+            return value
+        return {**registry.READERS[reader].limits, **value}
 
     @model_validator(mode="before")
     @classmethod

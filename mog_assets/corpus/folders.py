@@ -16,16 +16,14 @@ from typing import BinaryIO, NamedTuple
 
 from mog_assets.config.loading import DEFAULT_CONFIG
 from mog_assets.corpus import formats
-from mog_assets.corpus.conversion import missing
-from mog_assets.corpus.formats import GZIP
+from mog_assets.corpus.formats import CONTAINERS, FORMATS, GZIP
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.printable import printable
 
 LINES = (".jsonl", ".jsonl.gz")
 ROWS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 # Files of many documents, by what these are.
-_MANY = {"lines": LINES, "rows": ROWS, "parquet": (".parquet",), "messages": (".mbox",)}
-_ENDS = tuple(end for ends in _MANY.values() for end in ends)
+_MANY = {"lines": LINES, "rows": ROWS, "parquet": (".parquet",)}
 
 # Its words would be found instead of those that answer.
 _QUESTIONS = "a file of questions of `question_sets`: its lines are no documents"
@@ -41,9 +39,13 @@ _KINDS_LISTED = 20
 _RACY_NS = 2_000_000_000
 
 
+def _ends() -> tuple[str, ...]:
+    return (*(end for ends in _MANY.values() for end in ends), *CONTAINERS)
+
+
 def suffixes() -> tuple[str, ...]:
     """Those of all files that are read, in lower case."""
-    return (*formats.suffixes(), *_ENDS)
+    return (*formats.suffixes(), *_ends())
 
 
 def suffix_of(name: str) -> str:
@@ -104,8 +106,10 @@ class FolderFile:
 
     @property
     def many(self) -> str:
-        """What its documents are: `lines`, `rows` of a table, `messages`; empty if it is one document."""
-        return next((what for what, ends in _MANY.items() if self.name.lower().endswith(ends)), "")
+        """What its documents are: `lines`, `rows` of a table, `parts` of a container; empty if it is one."""
+        name = self.name.lower()
+        kind = next((what for what, ends in _MANY.items() if name.endswith(ends)), "")
+        return kind or ("parts" if name.endswith(tuple(CONTAINERS)) else "")
 
 
 def kinds(names: Iterable[str]) -> Counter[str]:
@@ -137,11 +141,11 @@ def scan(path: Path, limit: int, questions: Collection[str] = ()) -> list[Folder
     if stat.S_ISDIR(status.st_mode):
         files = _scan_folder(os.path.realpath(path), limit)
         return [
-            replace(f, refusal=_QUESTIONS) if f.path in questions and f.name.lower().endswith(_ENDS) else f
+            replace(f, refusal=_QUESTIONS) if f.path in questions and f.name.lower().endswith(_ends()) else f
             for f in files
         ]
-    if not (stat.S_ISREG(status.st_mode) and path.name.lower().endswith(_ENDS)):
-        raise MogError(f"{path}: expected a folder, or a file that ends in {', '.join(_ENDS)}")
+    if not (stat.S_ISREG(status.st_mode) and path.name.lower().endswith(_ends())):
+        raise MogError(f"{path}: expected a folder, or a file that ends in {', '.join(_ends())}")
     return [FolderFile(path.name, os.path.realpath(path), status)]
 
 
@@ -189,7 +193,7 @@ def _look_at(root: str, name: str, limit: int) -> FolderFile:
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
         return FolderFile(name, refusal=f"expected a regular file, got a {kind}: not opened")
-    if status.st_size > limit and suffix_of(name) not in ("", *_ENDS):
+    if status.st_size > limit and suffix_of(name) not in ("", *_ends()):
         return FolderFile(name, path, status, too_long(status.st_size, limit))
     return FolderFile(name, path, status, _no_document(name))
 
@@ -198,7 +202,8 @@ def _no_document(name: str) -> str:
     """Why a file is not read, whatever is in it; empty if it is."""
     if name == DEFAULT_CONFIG:
         return "the settings of a project, no document"
-    return missing(os.path.splitext(name)[1].lower())
+    suffix = os.path.splitext(name)[1].lower()
+    return FORMATS[suffix].missing(suffix) if suffix in FORMATS else ""
 
 
 def too_long(size: int, limit: int) -> str:

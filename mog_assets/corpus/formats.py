@@ -6,18 +6,22 @@ libraries are imported with the first file that needs them.
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
 from mog_assets import registry
-from mog_assets.corpus import code, conversion, markup
+from mog_assets.corpus import markup
 from mog_assets.corpus.marks import Parsed
+from mog_assets.corpus.readers import READERS
 from mog_assets.registry import Registry
 
 GZIP = ".gz"
+
+
+def _nothing(suffix: str) -> str:
+    return ""
 
 
 @dataclass(frozen=True)
@@ -30,13 +34,30 @@ class Format:
             the file cannot be used.
         text: Whether it is text, in any encoding, and with the further suffix `.gz` packed.
         code: Whether it is source code: an address that ends with the suffix is a program, which writes pages.
+        missing: Given a suffix, why such files cannot be read on this machine; empty if they can.
         version: Raised when it reads a file otherwise.
     """
 
     read: Callable[..., Parsed]
     text: bool = False
     code: bool = False
+    missing: Callable[[str], str] = _nothing
     version: str = "1"
+
+
+@dataclass(frozen=True)
+class Container:
+    """Files of many documents, each of which is read as a file of its own.
+
+    Attributes:
+        split: Given an open file and the most bytes of a document, yields of each its number (from 1), its name (empty
+            if it has none), its bytes (none if there are more) and their number. Raises ValueError with the reason
+            where the file cannot be used.
+        suffix: Of the format of each.
+    """
+
+    split: Callable[[BinaryIO, int], Iterator[tuple[int, str, bytes, int]]]
+    suffix: str
 
 
 BARE = {*("readme", "changelog", "changes", "history", "news", "install", "contributing", "authors", "faq", "howto")}
@@ -54,8 +75,8 @@ def suffixes() -> list[str]:
 
 
 def versions() -> list[str]:
-    """What reading depends on: every format with its version."""
-    return [f"{suffix} {form.version}" for suffix, form in FORMATS.items()]
+    """What reading depends on: every format with its version, whichever package registered it first."""
+    return sorted(f"{suffix} {form.version}" for suffix, form in FORMATS.items())
 
 
 def format_of(name: str) -> Format:
@@ -64,19 +85,19 @@ def format_of(name: str) -> Format:
 
 
 def _pdf(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
-    if limits["reader"] == "docling":
-        return _with_layout(name, content, limits)
-    from mog_assets.corpus.ocr import recognised
+    reader = READERS[limits["reader"]]
+    if reader.read is not None:
+        return reader.read(name, content, limits)
     from mog_assets.corpus.pdf import read_pdf
 
-    recognise = recognised if limits["reader"] == "ocr" else None
-    return read_pdf(content, PurePosixPath(name).stem, limits["text_bytes"], recognise)
+    return read_pdf(content, PurePosixPath(name).stem, limits["text_bytes"], reader.recognise)
 
 
 def _office(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
     parts = _unpacked(name, content, limits)
-    if limits["reader"] == "docling":
-        return _with_layout(name, content, limits)
+    reader = READERS[limits["reader"]]
+    if reader.read is not None:
+        return reader.read(name, content, limits)
     if PurePosixPath(name.lower()).suffix in _WORD:
         from mog_assets.corpus.word import read_docx
 
@@ -84,12 +105,6 @@ def _office(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
     from mog_assets.corpus.slides import read_pptx
 
     return read_pptx(parts, PurePosixPath(name).stem, limits["text_bytes"])
-
-
-def _converted(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
-    suffix = PurePosixPath(name).suffix.lower()
-    name = str(PurePosixPath(name).with_suffix(f".{conversion.INTO[suffix]}"))
-    return format_of(name).read(name, conversion.converted(content, suffix, limits), limits)
 
 
 def _epub(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
@@ -104,37 +119,16 @@ def _sheets(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
     return read_sheets(content, _unpacked(name, content, limits), PurePosixPath(name).stem, limits["text_bytes"])
 
 
-def _code(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
-    file = PurePosixPath(name)
-    return code.read_code(content, file.name, file.suffix.lower(), limits["encoding"])
-
-
-def _by(module: str, function: str) -> Callable[..., Parsed]:
-    """Reads with a function of a module of this package, which is imported with the first file."""
-
-    def read(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
-        parse = getattr(importlib.import_module(f"mog_assets.corpus.{module}"), function)
-        parsed: Parsed = parse(content, PurePosixPath(name).stem, limits["text_bytes"])
-        return parsed
-
-    return read
-
-
 def _unpacked(name: str, content: bytes, limits: Mapping[str, Any]) -> dict[str, bytes]:
     from mog_assets.corpus.archives import unpack
 
     return unpack(content, PurePosixPath(name).suffix.lower(), limits["unpacked_bytes"])
 
 
-def _with_layout(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
-    from mog_assets.corpus.layout import read_docling
-
-    file = PurePosixPath(name)
-    return read_docling(content, file.name, file.stem, limits["text_bytes"])
-
-
 FORMATS: Registry[Format] = registry.FORMATS
 """All formats by suffix, in lower case."""
+CONTAINERS: Registry[Container] = registry.CONTAINERS
+"""Formats of many documents by suffix, in lower case."""
 
 for _suffixes, _format in {
     (".txt", ".adoc", ".asciidoc", ".org", ".tex"): Format(markup.read_plain, text=True, version="2"),
@@ -146,12 +140,7 @@ for _suffixes, _format in {
     (".pdf",): Format(_pdf, version="3"),
     (*_WORD, *_SLIDES): Format(_office, version="2"),
     _SHEETS: Format(_sheets, version="2"),
-    tuple(conversion.INTO): Format(_converted),
 }.items():
     for _suffix in _suffixes:
         FORMATS.register(_suffix, _format)
 FORMATS.register(".epub", Format(_epub, version="2"))
-FORMATS.register(".ipynb", Format(_by("notebooks", "read_notebook")))
-FORMATS.register(".eml", Format(_by("mail", "read_message"), version="3"))
-for _suffix in code.suffixes():
-    FORMATS.register(_suffix, Format(_code, code=True))

@@ -11,9 +11,9 @@ from pypdfium2 import raw
 
 from mog_assets.corpus.archives import ENCRYPTED
 from mog_assets.corpus.marks import Mark, MarkedText, Parsed, clean, first_line, heading
-from mog_assets.corpus.ocr import Recognised
 from mog_assets.corpus.pdf_forms import with_annotations, xfa_lines
-from mog_assets.corpus.pdf_lines import ITEM, Box, Line, lines_of, page_lines
+from mog_assets.corpus.pdf_lines import ITEM, Box, Line, Recognised, lines_of, page_lines
+from mog_assets.corpus.readers import recogniser
 from mog_assets.corpus.running import without_running
 from mog_assets.text.languages import DEFAULT, detected
 from mog_assets.text.terms import content_words
@@ -89,10 +89,10 @@ def read_pdf(
     if unreadable and unreadable == len(pages):
         raise ValueError("damaged: expected a readable .pdf file, got one without a readable page")
     if without == len(pages):
-        remedy = "; set `reader: ocr`" if recognise is None else ", also for OCR"
+        remedy = _remedy() if recognise is None else ", also for OCR"
         raise ValueError(f"scanned: {without} {'page' if without == 1 else 'pages'} without text{remedy}")
     if illegible == len(pages) - without:
-        raise ValueError("no text: its fonts do not say which letters they show; set `reader: ocr`")
+        raise ValueError(f"no text: its fonts do not say which letters they show{_remedy()}")
     pages, running, removed = without_running(pages, edges)
     counts = {"pages without text": without, "pages recognised": images, "headers and footers left out": removed}
     counts["pages in fonts that do not say their letters"] = unmapped
@@ -100,6 +100,10 @@ def read_pdf(
     title = pdf.get_metadata_dict().get("Title", "").strip()
     title = title or next((first_line(lines[0].text) for lines in pages if lines), "") or fallback
     return _text(pages, _outline(pdf), running, limit).parsed(title, fallback, notes)
+
+
+def _remedy() -> str:
+    return f"; set {recogniser()}" if recogniser() else ""
 
 
 def _is_prose(text: str) -> bool:

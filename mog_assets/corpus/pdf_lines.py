@@ -14,7 +14,6 @@ from pypdfium2 import raw
 
 from mog_assets.corpus.glyphs import PLACED, Glyph, in_order
 from mog_assets.corpus.marks import clean
-from mog_assets.corpus.ocr import Recognised
 
 # What PDFium gives for a hyphen at the end of a line.
 _HYPHEN = "\ufffe"
@@ -49,6 +48,16 @@ _LEVEL = 0.6
 # Recognised lines are of one height if the lower has so much of the other's.
 _SAME_HEIGHT = 0.7
 _CELL = " | "
+
+
+class Recognised(NamedTuple):
+    """A text on a page, and its box in points: its left and right, its lower edge (up is more) and its height."""
+
+    text: str
+    left: float
+    right: float
+    base: float
+    height: float
 
 
 class Box(NamedTuple):

@@ -30,8 +30,7 @@ from mog_assets.corpus.documents import (
     unpacked,
 )
 from mog_assets.corpus.folders import FolderFile, Stamp, opened, scan, too_long
-from mog_assets.corpus.formats import GZIP, format_of
-from mog_assets.corpus.mailboxes import messages, name_of
+from mog_assets.corpus.formats import CONTAINERS, GZIP, format_of
 from mog_assets.corpus.memory import Journal, Memory, Outcome
 from mog_assets.corpus.spool import Spool
 from mog_assets.corpus.tables import Wrong, read_rows, record_of
@@ -138,8 +137,8 @@ def _read_corpus(path: Path, entries: Sequence[FolderFile], context: _Context) -
                 reading.journal.rows.append((found.name, record.line, record.raw, stamp if whole else None, outcome))
             reason = outcome.reason
             if not reason:
-                name = outcome.id.removeprefix(f"{found.place}:") if found.many == "messages" else outcome.id
-                # A message is one document, in however many mailboxes it is; a number names it in one alone.
+                name = outcome.id.removeprefix(f"{found.place}:") if found.many == "parts" else outcome.id
+                # A part is one document, in however many containers it is; a number names it in one alone.
                 name = outcome.id if name.isdigit() else name
                 key = unicodedata.normalize("NFC", name)
                 if key not in seen:
@@ -297,21 +296,22 @@ def _read_parquet(file: FolderFile, stream: BinaryIO, context: _Context) -> Iter
         yield _refused(0, b"", file.place, str(error))
 
 
-def _read_messages(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+def _read_parts(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+    container = CONTAINERS[os.path.splitext(file.name)[1].lower()]
     try:
-        for number, message, size in messages(stream, context.limit):
+        for number, name, content, size in container.split(stream, context.limit):
             if size > context.limit:
                 yield _refused(number, b"", "", too_long(size, context.limit))
                 continue
-            identity = f"{file.place}:{name_of(message) or number}"
+            identity = f"{file.place}:{name or number}"
             # With its id: one without a name may have moved to another place.
-            raw = _hashed("", "", "", "", file.name, identity, message)
+            raw = _hashed("", "", "", "", file.name, identity, content)
             if raw in context.memory.outcomes:
                 yield _Record(number, raw, context.memory.outcomes[raw])
                 continue
             try:
-                # As a file of this message alone would be read.
-                parsed = context.parser.parse(f"{file.place}-{number}.eml", message)
+                # As a file of this part alone would be read.
+                parsed = context.parser.parse(f"{file.place}-{number}{container.suffix}", content)
                 notes = {"path": file.place, **parsed.notes}
                 document = make_document(identity, parsed.title, parsed.text, parsed.metadata, notes, parsed.marks)
                 yield _read(number, raw, document, context.spool)
@@ -354,7 +354,7 @@ _READERS = {
     "lines": _read_lines,
     "rows": _read_table,
     "parquet": _read_parquet,
-    "messages": _read_messages,
+    "parts": _read_parts,
     "": _read_whole,
 }
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from mog_assets.corpus.archives import unpack
 from mog_assets.corpus.decoding import decode
 from mog_assets.corpus.html_page import read_html
-from mog_assets.corpus.mail import page_of, texts
 from mog_assets.corpus.marks import MarkedText, Parsed, clean
+from mog_assets.corpus.mime import page_of, texts
 from mog_assets.corpus.numbering import BULLET, Numbering, value, whole
 from mog_assets.corpus.office_text import outermost, rows, text_of
 from mog_assets.corpus.packages import CHART, DIAGRAM, MATH, RELATED, WORD, Package

@@ -20,13 +20,12 @@ from types import TracebackType
 from typing import Any, NamedTuple, get_args
 
 from mog_assets.corpus.marks import MOST_MARKS, Kind, Mark, Parsed
+from mog_assets.corpus.readers import READERS
 from mog_assets.resources import extras
 from mog_assets.resources.errors import MogError
 
 _CODE = "import sys; sys.path[:] = sys.argv[2:]; from mog_assets.corpus.MODULE import main; main(sys.argv[1])"
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL|_URL$")
-# What readers need; each is an extra of its name.
-_PACKAGES = {"docling": ("docling",), "ocr": ("rapidocr", "onnxruntime")}
 # Bytes of an answer apart from the text: title, metadata and marks.
 _LONGEST_HEADER = 100_000_000
 # Seconds that a process may take to start.
@@ -129,8 +128,7 @@ class Parser:
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                # docling may need a token to load its models; who only parses needs none.
-                env=None if self._limits.reader == "docling" else bare_environment(),
+                env=None if READERS[self._limits.reader].secrets else bare_environment(),
             )
         self._deadline = time.monotonic() + _START_SECONDS
         # The time of a file does not include the start.
@@ -219,5 +217,5 @@ def check_reader(reader: str) -> str:
     """What is missing for a reader; empty if nothing is."""
     from importlib.util import find_spec
 
-    absent = [package for package in _PACKAGES.get(reader, ()) if find_spec(package) is None]
+    absent = [package for package in READERS[reader].packages if find_spec(package) is None]
     return f"reader: {reader} needs the package {absent[0]}: {extras.command(absent[0])}" if absent else ""

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import signal
-import sys
 import threading
 import time
 import zipfile
@@ -18,10 +17,10 @@ import pptx
 import pytest
 from docx.oxml import parse_xml
 from pdf_file import pdf
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 
 from mog_assets import config
-from mog_assets.corpus import layout, worker
+from mog_assets.corpus import worker
 from mog_assets.corpus.documents import load_documents, make_document, shifted, write_documents
 from mog_assets.corpus.marks import Mark, headings_at, page_at
 from mog_assets.corpus.markup import read_markdown, read_page
@@ -743,7 +742,7 @@ def hostile():
     whole, book = paged_pdf(), epub_file()
     return {
         "encrypted.pdf": (encrypted_pdf(), "encrypted: expected a file that opens without a password"),
-        "scanned.pdf": (scanned_pdf(), "scanned: 3 pages without text; set `reader: ocr`"),
+        "scanned.pdf": (scanned_pdf(), "scanned: 3 pages without text"),
         "truncated.pdf": (whole[:300], "damaged: expected a readable .pdf file"),
         "noise.pdf": (b"%PDF-1.7\n" + hashlib.sha256(b"x").digest() * 100, "damaged"),
         "empty.pdf": (b"", "damaged"),
@@ -1029,49 +1028,6 @@ def test_unchanged_files_are_not_parsed_again(folder, tmp_path, monkeypatch, sta
 # Settings
 
 
-def test_docling_that_is_not_installed_is_named(folder, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MogError, match=r"reader: docling needs .* pip install 'mog-assets\[docling\]'"):
-        read_corpus(folder, limits=Limits(reader="docling"))
-
-
-def test_what_docling_finds_becomes_text_and_marks(monkeypatch):
-    # In the shape of docling's API; the package itself is too large to install for tests.
-    def item(label, text, page, **more):
-        return SimpleNamespace(
-            label=SimpleNamespace(value=label), text=text, prov=[SimpleNamespace(page_no=page)], **more
-        )
-
-    table = item("table", "", 2, export_to_markdown=lambda doc: "| a |\n|---|")
-    items = [
-        item("title", "Pond", 1),
-        item("section_header", "Birds", 1, level=1),
-        item("text", "A heron.", 1),
-        table,
-        SimpleNamespace(label="picture", prov=[]),
-        item("section_header", "Newts", 3, level=2),
-    ]
-    document = SimpleNamespace(iterate_items=lambda: [(each, 0) for each in items])
-    converted = SimpleNamespace(document=document, status=SimpleNamespace(value="partial_success"))
-    fakes = {
-        "docling": SimpleNamespace(),
-        "docling.datamodel": SimpleNamespace(),
-        "docling.datamodel.base_models": SimpleNamespace(DocumentStream=lambda name, stream: stream.read()),
-        "docling.document_converter": SimpleNamespace(
-            DocumentConverter=lambda: SimpleNamespace(convert=lambda given: converted)
-        ),
-    }
-    for name, module in fakes.items():
-        monkeypatch.setitem(sys.modules, name, module)
-    layout._converter.cache_clear()
-    found = layout.read_docling(b"%PDF", "a.pdf", "a", LIMIT)
-    layout._converter.cache_clear()
-    assert found.text == "Pond\n\nBirds\n\nA heron.\n\n| a |\n|---|\n\nNewts"
-    assert (found.title, found.notes) == ("Pond", {"docling": "partial_success"})
-    assert under(found, "| a") == (2, ("Birds",))
-    assert under(found, "Newts") == (3, ("Birds", "Newts"))
-
-
 def test_limits_of_a_corpus(tmp_path):
     def settings(**given):
         (tmp_path / "mog.yaml").write_text(json.dumps({"corpora": {"a": {"path": ".", **given}}}))
@@ -1079,63 +1035,6 @@ def test_limits_of_a_corpus(tmp_path):
         return found.max_seconds, found.max_memory_mb, found.max_unpacked_mb
 
     assert settings() == (60, 2048, 200)
-    assert settings(reader="docling", max_seconds=5) == (5, 16_384, 200)
+    assert settings(max_seconds=5) == (5, 2048, 200)
     with pytest.raises(ConfigError, match="max_seconds"):
         settings(max_seconds=0)
-
-
-# Scanned pages
-
-
-def scan(*lines, size=(1240, 1754)):
-    """The image of a page at 150 dots an inch: lines of x, y and words."""
-    image = Image.new("RGB", size, "white")
-    for x, y, words in lines:
-        ImageDraw.Draw(image).text((x, y), words, font=ImageFont.load_default(26), fill="black")
-    return image
-
-
-def test_scanned_pages_are_recognised_with_their_tables_if_the_reader_is_to(folder):
-    pytest.importorskip("rapidocr", reason="the extra `ocr` is not installed")
-    words = scan(
-        (120, 120, "The grey heron stands still in shallow water and waits for a fish that"),
-        (120, 155, "comes near, and it never hurries."),
-        (120, 300, "Eggs of hens"),
-        (600, 300, "1,204"),
-        (900, 300, "(98)"),
-        (120, 340, "Eggs of ducks"),
-        (600, 340, "17"),
-        (900, 340, "9"),
-    )
-    made = io.BytesIO()
-    words.save(made, "PDF", resolution=150, save_all=True, append_images=[scan()])
-    fill(folder, scanned_pdf=made.getvalue(), text_pdf=pdf([HERON]), blank_pdf=scanned_pdf())
-    reading = reading_of(folder, limits=Limits(reader="ocr", memory_bytes=4_096_000_000, seconds=300))
-    found = reading.documents["scanned.pdf"]
-    assert found.text == (
-        "The grey heron stands still in shallow water and waits for a fish that comes near, and it never hurries.\n\n"
-        "Eggs of hens | 1,204 | (98)\nEggs of ducks | 17 | 9"
-    )
-    assert marks_of(found, "page") == [("page", 0, "1"), ("page", 0, "2")]
-    notes = json.loads(found.metadata)["mog"]
-    assert (notes["pages recognised"], notes["pages without text"]) == (1, 1)
-    # A page with text is read as it is; one without anything stays one.
-    assert "pages recognised" not in json.loads(reading.documents["text.pdf"].metadata)["mog"]
-    assert reading.reasons == {"blank.pdf": "scanned: 3 pages without text, also for OCR"}
-
-
-def test_a_page_of_any_size_is_recognised_within_the_limits(folder):
-    pytest.importorskip("rapidocr", reason="the extra `ocr` is not installed")
-    made = io.BytesIO()
-    # A poster of five metres: each word is larger, and the image no larger.
-    scan((120, 120, "Herons of the pond and of the moor")).save(made, "PDF", resolution=9)
-    fill(folder, poster_pdf=made.getvalue())
-    reading = reading_of(folder, limits=Limits(reader="ocr", memory_bytes=4_096_000_000, seconds=300))
-    assert reading.documents["poster.pdf"].text == "Herons of the pond and of the moor"
-
-
-def test_a_reader_that_is_not_installed_is_told_with_what_adds_it(folder, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    fill(folder, a_pdf=pdf([HERON]))
-    with pytest.raises(MogError, match=r"reader: ocr needs the package rapidocr: pip install 'mog-assets\[ocr\]'"):
-        reading_of(folder, limits=Limits(reader="ocr"))

@@ -114,13 +114,13 @@ def test_setting_names_the_encoding_of_what_is_not_utf8(tmp_path):
     (tmp_path / "a.txt").write_bytes(short.encode("cp949"))
     (tmp_path / "b.csv").write_bytes(f"id,text\nb,{short}\n".encode("cp949"))
     (tmp_path / "c.jsonl").write_bytes(json.dumps({"id": "c", "text": short}, ensure_ascii=False).encode("cp949"))
-    (tmp_path / "d.py").write_bytes(f"# {short}\n".encode("cp949"))
+    (tmp_path / "d.org").write_bytes(f"# {short}\n".encode("cp949"))
     (tmp_path / "e.txt").write_text(short, encoding="utf-8")
     (tmp_path / "f.txt").write_text(short, encoding="utf-16")
     (tmp_path / "g.txt").write_bytes(b"\xff\xff")
     documents, notes, reasons = read(tmp_path, encoding="euc-kr")
     assert {i: d.text.strip("# \n") for i, d in documents.items()} == dict.fromkeys(
-        ("a.txt", "b", "c", "d.py", "e.txt", "f.txt"), short
+        ("a.txt", "b", "c", "d.org", "e.txt", "f.txt"), short
     )
     assert notes["a.txt"]["encoding"] == "cp949"
     assert reasons == {

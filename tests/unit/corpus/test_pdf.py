@@ -1,10 +1,7 @@
 """PDF files: what stands on their pages is read in its order, and what is left out is said."""
 
-import io
-
 import pytest
 from pdf_file import pdf
-from PIL import Image, ImageDraw, ImageFont
 
 from mog_assets.corpus.marks import page_at
 from mog_assets.corpus.pdf import read_pdf
@@ -152,20 +149,6 @@ def test_spaced_letters_are_words_and_lists_of_letters_stay():
     assert read(pdf([letters])).text == "See A B C D E F and M T W."
 
 
-@pytest.mark.parametrize("turn", [0, 90, 180, 270])
-def test_a_scan_is_recognised_whichever_way_up_it_lies(turn):
-    pytest.importorskip("rapidocr", reason="the extra `ocr` is not installed")
-    from mog_assets.corpus.ocr import recognised
-
-    image = Image.new("RGB", (1000, 700), "white")
-    for number, words in enumerate(["The mill is closed on Monday.", "The sluice opens at six in the morning."]):
-        ImageDraw.Draw(image).text((80, 80 + 60 * number), words, font=ImageFont.load_default(32), fill="black")
-    made = io.BytesIO()
-    image.rotate(turn, expand=True).save(made, "PDF", resolution=120)
-    found = read(made.getvalue(), recognise=recognised).text
-    assert found.split("\n") == ["The mill is closed on Monday.", "The sluice opens at six in the morning."]
-
-
 PAGE = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 101 0 R /Resources << /Font << /F1 3 0 R >> >> "
 
 
@@ -225,9 +208,9 @@ def unmapped(pages, shown=b"002F0052005500480050"):
 def test_pages_in_fonts_that_do_not_say_their_letters_are_noted_refused_or_recognised():
     found = read(unmapped([prose(0)]))
     assert found.notes == {"pages in fonts that do not say their letters": 1}
-    with pytest.raises(ValueError, match="no text: its fonts do not say which letters they show; set `reader: ocr`"):
+    with pytest.raises(ValueError, match="no text: its fonts do not say which letters they show"):
         read(unmapped([]))
-    from mog_assets.corpus.ocr import Recognised
+    from mog_assets.corpus.pdf_lines import Recognised
 
     seen = read(unmapped([]), recognise=lambda page: [Recognised("Lorem", 72, 120, 700, 10)])
     assert (seen.text, seen.notes) == ("Lorem", {"pages recognised": 1})

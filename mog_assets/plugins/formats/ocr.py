@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from mog_assets.corpus.pdf_lines import Recognised
 
 # Of the image that is recognised, in pixels for an inch: letters of 10 points have 28 pixels. A larger page has fewer.
 _RESOLUTION, _MOST_PIXELS = 200, 20_000_000
@@ -15,16 +17,6 @@ _LEAST_SCORE = 0.5
 _SURE_SCORE = 0.85
 # Lines on their side are turned unless that lowers the score by more.
 _CLOSE = 0.05
-
-
-class Recognised(NamedTuple):
-    """A text on a page, and its box in points: its left and right, its lower edge (up is more) and its height."""
-
-    text: str
-    left: float
-    right: float
-    base: float
-    height: float
 
 
 @cache

@@ -1,34 +1,31 @@
-"""Read messages of electronic mail: subject, who wrote to whom and when, and the texts; attachments are named only."""
+"""Read the texts of MIME messages: of mail, and of pages that are saved with what belongs to them."""
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import email
 import email.policy
 import re
 from email.errors import MessageError
 from email.headerregistry import HeaderRegistry
 from email.message import Message
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from mog_assets.corpus.decoding import decode, known_encoding
 from mog_assets.corpus.html_page import read_html
-from mog_assets.corpus.marks import MarkedText, Parsed, clean
+from mog_assets.corpus.marks import Parsed, clean
 
-_PEOPLE = ("from", "to", "cc")
+PEOPLE = ("from", "to", "cc")
 # Of a message that is forwarded, what is shown above its text.
-_HEAD = (*_PEOPLE, "date", "subject")
+_HEAD = (*PEOPLE, "date", "subject")
 _WORD, _URL = re.compile(r"\w+"), re.compile(r"\w+://\S+")
 # The strings of a page that are shown.
 _SHOWN = "//text()[not(parent::style or parent::script or parent::title)]"
 # The library parses a header again each time that it is asked for.
-_POLICY = email.policy.default.clone(header_factory=lru_cache(maxsize=128)(HeaderRegistry()))
+POLICY = email.policy.default.clone(header_factory=lru_cache(maxsize=128)(HeaderRegistry()))
 # A message may name thousands.
 _LONGEST_FIELD = 1_000
-_MOST_ATTACHMENTS = 100
 
 
 class Written(NamedTuple):
@@ -37,30 +34,6 @@ class Written(NamedTuple):
     html: bool
     text: str
     words: set[str]
-
-
-def read_message(content: bytes, fallback: str, limit: int) -> Parsed:
-    """Read a message (`.eml`): its texts and the messages that it forwards; without text, its subject.
-
-    Of alternatives, the plain text is read unless the page has many words that it lacks.
-
-    Args:
-        content: The file.
-        fallback: Title of a message without subject and first line.
-        limit: Maximum characters of the text.
-
-    Raises:
-        ValueError: it is no message; the message is the reason.
-    """
-    message = email.message_from_bytes(content, policy=_POLICY)
-    if not any(_field(message, name) for name in (*_PEOPLE, "subject", "date")):
-        raise ValueError("expected a message with From, To, Subject or Date, got none of them")
-    subject, unread, draft = _field(message, "subject"), list[str](), MarkedText(limit)
-    pages = [page for page in map(page_of, texts(message, unread)) if page.text.strip()]
-    for page in pages or [Parsed("", subject)]:
-        draft.add(page.text, marks=page.marks)
-    parsed = draft.parsed(subject, fallback, {"attachments not read": unread[:_MOST_ATTACHMENTS]} if unread else {})
-    return parsed._replace(metadata=_metadata(message))
 
 
 def page_of(written: Written) -> Parsed:
@@ -77,8 +50,8 @@ def texts(part: Message, unread: list[str]) -> list[Written]:
         if part.get("content-transfer-encoding", "").lower() == "base64":
             # Against the standard, which has no encoding of a whole message.
             encoded = base64.b64decode(forwarded.as_bytes() + b"==")
-            forwarded = email.message_from_bytes(encoded, policy=_POLICY)
-        lines = [f"{name.title()}: {value}" for name in _HEAD if (value := _field(forwarded, name))]
+            forwarded = email.message_from_bytes(encoded, policy=POLICY)
+        lines = [f"{name.title()}: {value}" for name in _HEAD if (value := field(forwarded, name))]
         return [*_written(False, "\n".join(lines)), *texts(forwarded, unread)]
     if isinstance(inner, list) and kind.startswith("multipart/"):
         for option in (texts(one, unread) for one in inner):
@@ -117,17 +90,11 @@ def _text(part: Message) -> str:
         return decode(data)[0]
 
 
-def _field(message: Message, name: str) -> str:
+def field(message: Message, name: str) -> str:
+    """Return a header of a message on one line; empty if it has none, or one that cannot be read."""
     try:
         value = message.get(name)
     # What the library raises for headers that break its grammar.
     except (MessageError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return ""
     return clean(" ".join(str(value or "").split()))[:_LONGEST_FIELD]
-
-
-def _metadata(message: Message) -> dict[str, Any]:
-    metadata = {name: value for name in _PEOPLE if (value := _field(message, name))}
-    with contextlib.suppress(ValueError, OverflowError):
-        metadata["date"] = parsedate_to_datetime(_field(message, "date")).isoformat()
-    return metadata

@@ -15,8 +15,8 @@ _HEAD = 20_000
 _LINE = 1 << 20
 
 
-def messages(stream: BinaryIO, limit: int) -> Iterator[tuple[int, bytes, int]]:
-    """Number (from 1), bytes and size of every message; of one with more than `limit` bytes only its size.
+def messages(stream: BinaryIO, limit: int) -> Iterator[tuple[int, str, bytes, int]]:
+    """Number (from 1), name, bytes and size of every message; of one with more than `limit` bytes only its size.
 
     Raises:
         ValueError: it is no mailbox; the message is the reason.
@@ -25,7 +25,7 @@ def messages(stream: BinaryIO, limit: int) -> Iterator[tuple[int, bytes, int]]:
     while line := stream.readline(_LINE):
         if blank and line.startswith(b"From "):
             if number:
-                yield number, b"".join(lines), size
+                yield _message(number, lines, size)
             number, size, lines = number + 1, 0, []
         elif number:
             size += len(line)
@@ -37,7 +37,12 @@ def messages(stream: BinaryIO, limit: int) -> Iterator[tuple[int, bytes, int]]:
             raise ValueError("expected a mailbox, whose messages begin with a line `From `")
         blank = not line.strip()
     if number:
-        yield number, b"".join(lines), size
+        yield _message(number, lines, size)
+
+
+def _message(number: int, lines: list[bytes], size: int) -> tuple[int, str, bytes, int]:
+    content = b"".join(lines)
+    return number, name_of(content), content, size
 
 
 def name_of(message: bytes) -> str:

@@ -1,0 +1,7 @@
+"""Further formats of files (mail, notebooks, source code, older and open office files), and readers with models."""
+
+from mog_assets import registry
+
+registry.FORMATS.add_modules(f"{__name__}.kinds")
+registry.CONTAINERS.add_modules(f"{__name__}.kinds")
+registry.READERS.add_modules(f"{__name__}.readers")

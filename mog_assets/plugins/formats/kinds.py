@@ -1,0 +1,43 @@
+"""The further formats, by suffix."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from mog_assets.corpus.formats import CONTAINERS, FORMATS, Container, Format, format_of
+from mog_assets.corpus.marks import Parsed
+from mog_assets.plugins.formats import code, conversion, mailboxes
+
+
+def _converted(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
+    suffix = PurePosixPath(name).suffix.lower()
+    name = str(PurePosixPath(name).with_suffix(f".{conversion.INTO[suffix]}"))
+    return format_of(name).read(name, conversion.converted(content, suffix, limits), limits)
+
+
+def _code(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
+    file = PurePosixPath(name)
+    return code.read_code(content, file.name, file.suffix.lower(), limits["encoding"])
+
+
+def _by(module: str, function: str) -> Callable[..., Parsed]:
+    """Reads with a function of a module beside this one, which is imported with the first file."""
+
+    def read(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
+        parse = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+        parsed: Parsed = parse(content, PurePosixPath(name).stem, limits["text_bytes"])
+        return parsed
+
+    return read
+
+
+for _suffix in conversion.INTO:
+    FORMATS.register(_suffix, Format(_converted, missing=conversion.missing))
+FORMATS.register(".ipynb", Format(_by("notebooks", "read_notebook")))
+FORMATS.register(".eml", Format(_by("mail", "read_message"), version="3"))
+for _suffix in code.suffixes():
+    FORMATS.register(_suffix, Format(_code, code=True))
+CONTAINERS.register(".mbox", Container(mailboxes.messages, ".eml"))

@@ -1,0 +1,43 @@
+"""Readers with models: `ocr` for scanned pages, `docling` for complex layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from mog_assets.corpus.marks import Parsed
+from mog_assets.corpus.readers import READERS, Reader
+
+
+def _recognised(page: Any) -> Any:
+    from mog_assets.plugins.formats.ocr import recognised
+
+    return recognised(page)
+
+
+def _with_layout(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
+    from mog_assets.plugins.formats.layout import read_docling
+
+    file = PurePosixPath(name)
+    return read_docling(content, file.name, file.stem, limits["text_bytes"])
+
+
+READERS.register(
+    "ocr",
+    Reader(
+        recognise=_recognised,
+        limits={"max_seconds": 600, "max_memory_mb": 4096},
+        packages=("rapidocr", "onnxruntime"),
+    ),
+)
+READERS.register(
+    "docling",
+    Reader(
+        read=_with_layout,
+        limits={"max_seconds": 600, "max_memory_mb": 16_384},
+        packages=("docling",),
+        # It may need a token to load its models.
+        secrets=True,
+    ),
+)
