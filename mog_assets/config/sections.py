@@ -16,11 +16,9 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     model_validator,
 )
-from pydantic_core import CoreSchema, core_schema
 
 from mog_assets import registry
 from mog_assets.registry import Registry
@@ -75,21 +73,13 @@ def _words(value: str) -> str:
 
 
 @dataclass(frozen=True)
-class Registered:
-    """Of a text: accept names in a registry, and list them in the JSON schema.
-
-    Attributes:
-        registry: Read when a value is checked, not before.
-    """
+class Listed:
+    """List the names in a registry in the JSON schema of a text."""
 
     registry: Registry[Any]
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Check names after texts."""
-        return core_schema.no_info_after_validator_function(self.registry.check, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """List the names."""
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the schema with the names."""
         return {**handler(schema), "enum": [*self.registry]}
 
 
@@ -167,7 +157,7 @@ class CorpusSettings(SettingsModel):
     source: Annotated[str, AfterValidator(_address)] | None = None
     pushed: Place | None = None
     max_document_mb: float = Field(20, gt=0, le=1e6)
-    reader: Annotated[str, Registered(registry.READERS)] = "plain"
+    reader: Annotated[str, AfterValidator(registry.READERS.check), Listed(registry.READERS)] = "plain"
     # Other readers have other defaults.
     max_seconds: float = Field(60, gt=0, le=1e6)
     max_memory_mb: float = Field(2048, ge=256, le=1e7)
