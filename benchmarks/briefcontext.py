@@ -25,11 +25,11 @@ from mog_assets.answering.preflight import THRESHOLD, TOP, another, overlap
 from mog_assets.answering.retrieve import PASSAGES, texts
 from mog_assets.answering.roles import AnswerRequest, Passage, Roles, Usage
 from mog_assets.papers.briefcontext.answerer import BRIEF_K, PARTITIONS, split
+from mog_assets.plugins.reader_training.lessons import answers
 from mog_assets.questions.marks import f1
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.rankings import Rankings, expert_names
 from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.reader.lessons import answers
 from mog_assets.retrieval.methods import parse
 from mog_assets.significance import bootstrap_interval, by_document, permutation_p
 from mog_assets.tools import Tools

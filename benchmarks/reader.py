@@ -18,17 +18,18 @@ import numpy as np
 import torch
 
 from mog_assets import config, markdown
-from mog_assets.answering.ask import remembering
 from mog_assets.answering.extractive import Extractive
 from mog_assets.answering.neural import LEAST
+from mog_assets.answering.readers import remembering
 from mog_assets.answering.retrieve import texts
 from mog_assets.answering.roles import AnswerRequest
+from mog_assets.plugins.reader_training import fitting
+from mog_assets.plugins.reader_training.assets import held_out
+from mog_assets.plugins.reader_training.lessons import answers, teaches
 from mog_assets.questions.marks import exact_match, f1
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.reader import calibration
-from mog_assets.reader.assets import held_out
-from mog_assets.reader.lessons import answers, teaches
 from mog_assets.reader.model import SHIPPED, Reader, shipped
 from mog_assets.retrieval.methods import parse
 from mog_assets.significance import bootstrap_interval, by_document, permutation_p
@@ -88,7 +89,7 @@ def compared(tools: Tools, name: str, method: str, most: int, reader: Reader) ->
         row["answers a second"] = f"{len(asked) / seconds[kind]:.1f}" if kind in seconds else ""
         rows.append(row)
     said, right = (np.array(column) for column in zip(*chances, strict=True))
-    curve, error = calibration.curve(said, right.astype(bool))
+    curve, error = fitting.curve(said, right.astype(bool))
     click.echo(f"\n{name}, {method}: calibration error {error:.3f}; no answer to {(said < LEAST).mean():.1%}\n")
     click.echo(markdown.table(curve, 100))
     return rows

@@ -22,10 +22,10 @@ from mog_assets.answering.retrieve import retrieve_by
 from mog_assets.answering.roles import AnswerRequest
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.papers.at_rag.answerer import at_rag
+from mog_assets.plugins.reader_training.lessons import answers
 from mog_assets.questions.marks import exact_match, f1
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.reader.lessons import answers
 from mog_assets.retrieval.methods import parse
 from mog_assets.significance import bootstrap_interval, by_document, permutation_p
 from mog_assets.tools import Tools

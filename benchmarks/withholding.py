@@ -25,10 +25,11 @@ import numpy as np
 
 from mog_assets import markdown, tensors
 from mog_assets.chunking.sentences import units
+from mog_assets.plugins.reader_training import fitting
+from mog_assets.plugins.reader_training.assets import held_out
 from mog_assets.questions.marks import f1
 from mog_assets.reader import calibration
-from mog_assets.reader.assets import held_out
-from mog_assets.reader.calibration import Calibration, features
+from mog_assets.reader.calibration import features
 from mog_assets.reader.model import SHIPPED, encoded, source
 from mog_assets.reader.spans import SpanReader
 from mog_assets.resources.writing import atomic
@@ -147,7 +148,7 @@ def main(folder: Path, questions: int, write: bool) -> None:
     chances = np.empty(len(correct))
     for name in collections:
         own = owner == name
-        chances[own] = Calibration.fitted(table[~own], correct[~own]).probabilities(table[own])
+        chances[own] = fitting.fitted(table[~own], correct[~own]).probabilities(table[own])
     rows = []
     for name, own in {**{name: owner == name for name in collections}, "all": np.ones(len(owner), bool)}.items():
         row = {"left out": name, "contexts": int(own.sum()), "with the answer": int((own & answerable).sum())}
@@ -157,12 +158,12 @@ def main(folder: Path, questions: int, write: bool) -> None:
             row[f"right / shown from {least}"] = f"{int(correct[shown].sum())} / {int(shown.sum())}"
         rows.append(row)
     click.echo(markdown.table(rows, 100))
-    curve, error = calibration.curve(chances, correct)
-    certain = calibration.certain_from(chances, correct)
+    curve, error = fitting.curve(chances, correct)
+    certain = fitting.certain_from(chances, correct)
     click.echo(
         f"\ncalibration error {error:.3f}; shown from a probability of {certain}\n\n{markdown.table(curve, 100)}"
     )
-    made = Calibration.fitted(table, correct, certain)
+    made = fitting.fitted(table, correct, certain)
     click.echo(f"\n{json.dumps(made.to_json(), indent=1)}")
     if write:
         told = {name: value for name, value in facts.items() if name != "reader"}

@@ -16,7 +16,6 @@ from mog_assets.materialising import Find, is_fresh, state
 from mog_assets.mentions import assets as mentions_assets
 from mog_assets.questions import assets as questions_assets
 from mog_assets.ranking import assets as ranking_assets
-from mog_assets.reader import assets as reader_assets
 from mog_assets.recipe import Recipe
 from mog_assets.registry import RECIPES
 from mog_assets.resources.errors import MogError
@@ -27,10 +26,6 @@ from mog_assets.tools import Tools
 from mog_assets.topics import assets as topics_assets
 
 REGISTRY = "corpus_registry"
-# What is built for its own sake; the rest is built for these, or for searches.
-_RESULTS = (REGISTRY, "questions", "generated_questions", "method", "report")
-# What people's questions need where the settings ask for it, and no configured method does.
-_MODELS = ("reader",)
 
 _STAGES = (
     corpus_assets,
@@ -41,7 +36,6 @@ _STAGES = (
     mentions_assets,
     topics_assets,
     ranking_assets,
-    reader_assets,
     answering_assets,
     evaluation_assets,
 )
@@ -59,7 +53,7 @@ def graph(settings: Settings) -> dict[str, Recipe]:
     named = named_methods(settings)
     if settings.answering.methods:
         named += [how.retrieval for how in combinations(settings) if how.retrieval is not None]
-    results = [*_RESULTS, *(key for key in _MODELS if key in recipes and not recipes[key].on_demand)]
+    results = [recipe.key for recipe in recipes.values() if recipe.is_result]
     wanted = needed(recipes, [*results, *every_search.keys, *needs(named, settings).keys])
     # Searches of open projects map the vectors, and use the models of before until there are new ones.
     first = needed(

@@ -57,6 +57,7 @@ class Recipe:
         source: State of the files it reads outside the store, as JSON values.
         outside: Name of the external asset that represents `source` in Dagster, if any.
         repeatable: Whether a forced run builds it again even if it is up to date, such as measurements.
+        is_result: Whether it is built for its own sake; the rest is built for these, or for searches.
         on_demand: Whether it is built only when named explicitly.
         turn: 0 for what searches by words need, which is built first, 1 for what every search needs, 2 for the rest.
         intact: Whether the data outside the store that an artefact names exists (cheap: called for every artefact).
@@ -74,6 +75,7 @@ class Recipe:
     source: Callable[[Settings, str | None], Any] = lambda settings, corpus: None
     outside: str | None = None
     repeatable: bool = False
+    is_result: bool = False
     on_demand: bool = False
     turn: int = 2
     checks: tuple[Check, ...] = ()

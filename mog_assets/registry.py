@@ -51,4 +51,6 @@ MEASURES: Registry[Any] = Registry("measure", "mog_assets.evaluation.measures")
 # Recipes of assets, given the settings; those of the core are in `plan`.
 RECIPES: Registry[Any] = Registry("stage")
 EXPERIMENTS: Registry[Any] = Registry("experiment")
+# Readers of answers.
+ANSWER_READERS: Registry[Any] = Registry("reader of answers", "mog_assets.answering.readers")
 WAYS: Registry[Any] = Registry("way of answering", "mog_assets.answering.answerers")

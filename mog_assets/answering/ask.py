@@ -8,31 +8,22 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import numpy as np
-
-from mog_assets.answering import conversation, extractive, neural
+from mog_assets.answering import conversation
 from mog_assets.answering.answerers import ONE_STEP_K, WAYS, Each, Means, Retrieve, RetrievedPassages, serial
-from mog_assets.answering.extractive import Extractive
-from mog_assets.answering.neural import Neural
 from mog_assets.answering.notation import Combination
-from mog_assets.answering.preflight import Encode, another
+from mog_assets.answering.preflight import another
 from mog_assets.answering.prompted import Prompted
+from mog_assets.answering.readers import ANSWER_READERS
 from mog_assets.answering.retrieve import given, retrieve_by, texts
 from mog_assets.answering.roles import AnswerRequest, Passage, Roles
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.answering.watching import Told, traced, watched
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.reader.model import own, shipped
 from mog_assets.resources import tracing
-from mog_assets.resources.chat import RequestFailed
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.store import digest
 from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.tools import Tools
-
-# About 80 MB for vectors of size 384.
-_REMEMBERED = 100_000
 
 S = TypeVar("S")
 
@@ -41,54 +32,12 @@ R = TypeVar("R")
 
 def reader(tools: Tools) -> Roles:
     """The configured reader."""
-    if tools.settings.answering.reader == "openai":
-        llm = tools.settings.llm
-        formed = [] if llm.structured == "off" else [llm.structured]
-        said = digest(tools.llm.endpoint, llm.temperature, llm.max_tokens, tools.settings.seed, *formed)[:8]
-        return Prompted(tools.llm.complete, f"{llm.model} {said}", failures=(RequestFailed,))
-    encode = remembering(tools.encoder.encode)
-    encoder = f"{tools.settings.encoder.model} {tools.encoder.fingerprint[:12]}"
-    if tools.settings.answering.reader == "extractive":
-        return Extractive(encode, encoder)
-    trained = tools.settings.answering.reader == "trained"
-    network = own(tools.store.read("reader", None)) if trained else shipped()
-    return Neural(encode, encoder, network=network)
+    return ANSWER_READERS[tools.settings.answering.reader].open(tools)
 
 
 def reader_name(tools: Tools) -> str:
-    """What decides the answers of the configured reader, beside the encoder and the asset that it is read from.
-
-    The graph asks for it whenever it is loaded: it reads no weights and does not import torch.
-    """
-    kind, rules = tools.settings.answering.reader, f"extractive-{extractive.VERSION}"
-    if kind == "openai":
-        return reader(tools).reader
-    if kind == "extractive":
-        return rules
-    return f"neural-{neural.VERSION} {'trained' if kind == 'trained' else shipped().name}, {rules}"
-
-
-def remembering(encode: Encode, most: int = _REMEMBERED) -> Encode:
-    """The same function with an in-memory cache: looking up vectors on disk takes longer than the rest of an answer.
-
-    Args:
-        encode: n texts to vectors of shape (n, size).
-        most: Maximum number of vectors; beyond it, those of earlier calls are dropped.
-    """
-    vectors: dict[str, np.ndarray] = {}
-
-    def remembered(texts: Sequence[str]) -> np.ndarray:
-        if not texts:
-            return encode(texts)
-        missing = [text for text in dict.fromkeys(texts) if text not in vectors]
-        if len(vectors) + len(missing) > most:
-            vectors.clear()
-            missing = list(dict.fromkeys(texts))
-        if missing:
-            vectors.update(zip(missing, encode(missing), strict=True))
-        return np.stack([vectors[text] for text in texts])
-
-    return remembered
+    """What decides the answers of the configured reader, beside the encoder and the assets that it is read from."""
+    return ANSWER_READERS[tools.settings.answering.reader].name(tools)
 
 
 def side_by_side(tools: Tools) -> Each:

@@ -13,6 +13,7 @@ from mog_assets.answering.answerers import WAYS
 from mog_assets.answering.ask import answer, control, reader, reader_name, side_by_side
 from mog_assets.answering.judging import fingerprint, judged
 from mog_assets.answering.notation import Combination, combinations, controls, is_control
+from mog_assets.answering.readers import ANSWER_READERS
 from mog_assets.answering.roles import AnswerRequest
 from mog_assets.answering.rows import AnswerRow, answer_table, read_answers
 from mog_assets.config import Settings
@@ -146,8 +147,7 @@ def _key(work: Work, name: str, how: Combination) -> list[Any]:
     needed = needs([how.retrieval] if how.retrieval else [], work.settings)
     inputs = [work.input(key).manifest.version for key in needed.shared]
     inputs += [work.input(key, corpus).manifest.version for key in needed.per_corpus for corpus in corpora]
-    if work.settings.answering.reader == "trained":
-        inputs.append(work.input("reader").manifest.version)
+    inputs += [work.input(key).manifest.version for key in ANSWER_READERS[work.settings.answering.reader].assets]
     before = work.draft.previous
     again = before.manifest.created if before and not _kept(before) else None
     drawn = [work.settings.seed] if is_control(how.name) else []
@@ -179,7 +179,7 @@ def recipes(settings: Settings) -> list[Recipe]:
     if not hows or not settings.tests:
         return []
     methods = [how.retrieval for how in hows if how.retrieval]
-    read = ("reader",) if settings.answering.reader == "trained" else ()
+    read = ANSWER_READERS[settings.answering.reader].assets
     return [
         Recipe(
             key="answers",

@@ -319,7 +319,7 @@ class AnsweringSettings(SettingsModel):
     answer and their passages.
     """
 
-    reader: Literal["extractive", "neural", "trained", "openai"] = "neural"
+    reader: Annotated[str, AfterValidator(registry.ANSWER_READERS.check)] = "neural"
     methods: list[str] | None = None
     questions: Count | None = None
     judge: bool = False

@@ -128,9 +128,10 @@ class Settings(SettingsModel):
 
     @model_validator(mode="after")
     def _something_trains(self) -> Settings:
+        reader = self.answering.reader
         for setting, chosen, what, other in (
             ("chunker.name", self.chunker.name == "learned", "learned", "chunker"),
-            ("answering.reader", self.answering.reader == "trained", "trained", "reader"),
+            ("answering.reader", registry.ANSWER_READERS[reader].trains, reader, "reader"),
         ):
             if chosen and not self.trains_routers:
                 raise ValueError(

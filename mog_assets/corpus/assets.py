@@ -240,6 +240,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             key="corpus_registry",
             build=build_registry,
             description="The corpora of mog.yaml. Building it deletes all data of other corpora.",
+            is_result=True,
             group=GROUP,
             partitioned=False,
             source=lambda settings, _: sorted(settings.corpora),

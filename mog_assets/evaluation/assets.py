@@ -282,6 +282,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             key="report",
             build=build_report,
             description="All measurements as one HTML page: leaderboards, curves, history.",
+            is_result=True,
             group=GROUP,
             deps=(
                 "scores",

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.answering import extractive, neural
 from mog_assets.answering.answerers import Means
-from mog_assets.answering.prompted import prompts_fingerprint
+from mog_assets.answering.readers import ANSWER_READERS
 from mog_assets.answering.retrieve import given, texts
 from mog_assets.answering.roles import AnswerRequest, Passage
 from mog_assets.answering.rows import AnswerRow, answer_table
@@ -23,7 +22,6 @@ from mog_assets.evaluation.answers import mark
 from mog_assets.experiments.lab import Lab, about
 from mog_assets.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.questions.sets import Question
-from mog_assets.reader.model import shipped
 from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import Method, needs, parse
@@ -68,22 +66,14 @@ def passages_method(settings: Settings) -> Method:
 
 def read_by_contexts(settings: Settings) -> Sequence[str]:
     """The assets that contexts are made from."""
-    read = ("reader",) if settings.answering.reader == "trained" else ()
+    read = ANSWER_READERS[settings.answering.reader].assets
     return ("questions", *read, *needs([passages_method(settings)], settings).keys)
 
 
 def options(settings: Settings) -> list[Any]:
     """The settings that answers to contexts depend on, besides those of assets that experiments read."""
-    llm = settings.llm
-    by_model = [llm.model, llm.temperature, llm.max_tokens, llm.structured, prompts_fingerprint()]
-    # The asset `reader` is an input, where one is trained.
-    read_by: dict[str, Callable[[], list[Any]]] = {
-        "extractive": lambda: [extractive.VERSION],
-        "neural": lambda: [extractive.VERSION, neural.VERSION, shipped().name],
-        "trained": lambda: [extractive.VERSION, neural.VERSION],
-        "openai": lambda: by_model,
-    }
-    reader = read_by[settings.answering.reader]()
+    # Assets of the reader are inputs.
+    reader = ANSWER_READERS[settings.answering.reader].versions(settings)
     return [*reader, passages_method(settings).name, settings.retriever, EXPERIMENT_SETTINGS.of(settings).questions]
 
 

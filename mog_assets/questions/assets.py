@@ -286,6 +286,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             key="questions",
             build=build_questions,
             description="Question sets, with the places in the documents that answer them.",
+            is_result=True,
             group=GROUP,
             deps=("documents", *(("generated_questions",) if generated else ())),
             partitioned=False,

@@ -354,6 +354,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         key="method",
         build=build_method,
         description="The ranking in use: the best on training questions whose documents it was not trained on.",
+        is_result=True,
         group=GROUP,
         deps=("candidates", "known_items", *models_of(settings).values())
         if settings.trains_routers

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mog_assets.chunking.sentences import sentence_ends
-from mog_assets.plots import new_figure, png
 from mog_assets.questions.marks import f1
 from mog_assets.text.terms import terms_of
 
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
 
 # F1 from which an answer counts as right, and two spans as the same answer.
 RIGHT = 0.5
-# Share of right answers among those that are shown, at least.
-SHOWN_RIGHT = 0.8
-BINS = 10
 # Nats beyond which a score says nothing more.
 _MOST = 20.0
 FEATURES = ("score", "lead", "sentence", "passage")
@@ -93,22 +89,6 @@ class Calibration:
     intercept: float
     certain: float
 
-    @classmethod
-    def fitted(cls, values: np.ndarray, right: np.ndarray, certain: float = 2.0) -> Self:
-        """Fitted to features of the best spans, shape (n, features), and whether each is right, bool of shape (n,).
-
-        If all are alike, they are told apart by their score only.
-        """
-        from sklearn.linear_model import LogisticRegression
-
-        if right.all() or not right.any():
-            return cls(BY_SCORE.weights, BY_SCORE.intercept, certain)
-        spread = values.std(axis=0)
-        spread[spread == 0] = 1
-        model = LogisticRegression().fit(values / spread, right)
-        weights = (model.coef_[0] / spread).tolist()
-        return cls(dict(zip(FEATURES, weights, strict=True)), float(model.intercept_[0]), certain)
-
     def probabilities(self, values: np.ndarray) -> np.ndarray:
         """Probabilities that spans are right, shape (n,), from their features, shape (n, features)."""
         weights = np.array([self.weights.get(name, 0.0) for name in FEATURES])
@@ -122,59 +102,3 @@ class Calibration:
 
 # Before anything was measured.
 BY_SCORE = Calibration({"score": 1.0}, 0.0, 2.0)
-
-
-def by_halves(values: np.ndarray, right: np.ndarray, documents: Sequence[str]) -> tuple[Calibration, np.ndarray | None]:
-    """A calibration on all answers, and probabilities from calibrations that did not see the answers' documents.
-
-    The second decide from which probability answers are shown. They are None, and nothing is, if there is one document.
-
-    Args:
-        values: Features, shape (n, features).
-        right: Whether each answer is right, bool of shape (n,).
-        documents: What each question is about.
-    """
-    names = sorted(set(documents))
-    if len(names) < 2:
-        return Calibration.fitted(values, right), None
-    members = np.isin(documents, names[::2])
-    chances = np.empty(len(right))
-    for half in (members, ~members):
-        chances[half] = Calibration.fitted(values[~half], right[~half]).probabilities(values[half])
-    return Calibration.fitted(values, right, certain_from(chances, right)), chances
-
-
-def certain_from(probabilities: np.ndarray, right: np.ndarray) -> float:
-    """The lowest tenth from .5 on from which the share `SHOWN_RIGHT` of the answers is right; 2 if there is none.
-
-    Args:
-        probabilities: Of answers that were not fitted, shape (n,).
-        right: Whether each is right, bool of shape (n,).
-    """
-    for least in (0.5, 0.6, 0.7, 0.8, 0.9):
-        shown = right[probabilities >= least]
-        if len(shown) and shown.mean() >= SHOWN_RIGHT:
-            return least
-    return 2.0
-
-
-def curve(probabilities: np.ndarray, right: np.ndarray) -> tuple[list[dict[str, Any]], float]:
-    """A row per tenth of the probabilities, and the expected calibration error (Guo et al. 2017, section 2)."""
-    rows, error = [], 0.0
-    places = np.minimum((probabilities * BINS).astype(int), BINS - 1)
-    for place in np.unique(places).tolist():
-        rows_of = places == place
-        said, true = float(probabilities[rows_of].mean()), float(right[rows_of].mean())
-        error += abs(said - true) * float(rows_of.mean())
-        rows.append({"n": int(rows_of.sum()), "probability": round(said, 3), "share right": round(true, 3)})
-    return rows, error
-
-
-def plot(rows: Sequence[dict[str, Any]]) -> bytes:
-    """Plot of what `curve` returns."""
-    figure = new_figure(4, 3.4)
-    axes = figure.subplots()
-    axes.plot([0, 1], [0, 1], color="0.7", linewidth=1)
-    axes.plot([r["probability"] for r in rows], [r["share right"] for r in rows], marker="o", color="#0072B2")
-    axes.set(xlabel="probability of being right", ylabel="share that is right", title="Calibration")
-    return png(figure)

@@ -16,7 +16,6 @@ from mog_assets import tensors
 from mog_assets.reader.calibration import Calibration, features
 from mog_assets.resources import extras
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.store import Artefact
 from mog_assets.resources.transformer import embedded_folder
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ SHIPPED = Path(__file__).parent / FILE
 # Increased when windows, network, calibration or the choice of spans change: files of another version are refused.
 VERSION = "2"
 _SETTING = "answering.reader"
+_REMEDY = "reinstall mog-assets"
 
 
 def source() -> Path:
@@ -46,6 +46,7 @@ class Reader:
     Args:
         data: The bytes of its file.
         where: Names the file in errors.
+        remedy: What to do where it is no reader.
 
     Raises:
         MogError: when it first reads: the file is no reader of this version.
@@ -57,15 +58,15 @@ class Reader:
     # Passages whose spans are remembered: ways of answering, and rounds of a loop, read the same ones.
     REMEMBERED = 16_384
 
-    def __init__(self, data: bytes, where: str) -> None:
-        self._data, self._where = data, where
+    def __init__(self, data: bytes, where: str, remedy: str = _REMEDY) -> None:
+        self._data, self._where, self._remedy = data, where, remedy
         self._spans_of: dict[tuple[str, str, str], list[ReaderSpan]] = {}
         self._alone = Lock()
         self.name = hashlib.sha256(data).hexdigest()[:8]
 
     @cached_property
     def _checked(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        return _checked(self._data, self._where)
+        return _checked(self._data, self._where, self._remedy)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -110,9 +111,9 @@ class Reader:
 
 
 @lru_cache(2)
-def opened(data: bytes, where: str) -> Reader:
+def opened(data: bytes, where: str, remedy: str = _REMEDY) -> Reader:
     """A reader; the same one for the same bytes, with what it remembers."""
-    return Reader(data, where)
+    return Reader(data, where, remedy)
 
 
 def shipped() -> Reader:
@@ -120,14 +121,8 @@ def shipped() -> Reader:
     return opened(SHIPPED.read_bytes(), str(SHIPPED))
 
 
-def own(stored: Artefact) -> Reader:
-    """The reader of the asset `reader`."""
-    return opened(tensors.read(stored, FILE, "reader"), str(stored.path(FILE)))
-
-
-def _checked(data: bytes, where: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def _checked(data: bytes, where: str, remedy: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     wanted = f"expected a reader of version {VERSION}"
-    remedy = "reinstall mog-assets, or run `mog run --select reader` for your own"
     try:
         arrays, facts = tensors.decode(data)
     except ValueError as error:

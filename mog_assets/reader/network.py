@@ -54,40 +54,16 @@ def _adapted(config: Any) -> dict[str, tuple[int, int]]:
 def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     """Names and shapes of what is trained, for the encoder in a folder."""
     config = SimpleNamespace(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
-    return _shapes(config)
+    return shapes_of(config)
 
 
-def _shapes(config: Any) -> dict[str, tuple[int, ...]]:
+def shapes_of(config: Any) -> dict[str, tuple[int, ...]]:
+    """Return names and shapes of what is trained, for an encoder of a configuration."""
     made: dict[str, tuple[int, ...]] = {}
     for name, (out, into) in _adapted(config).items():
         made |= {f"{name}.down": (RANK, into), f"{name}.up": (out, RANK), f"{name}.bias": (out,)}
     size = config.hidden_size
     return {**made, "kinds": (KINDS, size), "head.weight": (2, size), "head.bias": (2,)}
-
-
-def initial(bert: Bert, generator: torch.Generator) -> dict[str, Tensor]:
-    """What is trained, at the start: adapters that add nothing."""
-    made = {name: torch.zeros(shape) for name, shape in _shapes(bert.config).items()}
-    for name, tensor in made.items():
-        if name.endswith(".down"):
-            tensor.uniform_(-(tensor.shape[1] ** -0.5), tensor.shape[1] ** -0.5, generator=generator)
-    made["head.weight"].normal_(std=0.02, generator=generator)
-    return made
-
-
-class _Adapting(Bert):
-    """The encoder with adapters beside its linear maps, as it is trained."""
-
-    def __init__(self, bert: Bert, trained: Mapping[str, Tensor], dropout: float) -> None:
-        self.config, self.weights = bert.config, bert.weights
-        self._trained, self._dropout = trained, dropout
-
-    def _linear(self, name: str, x: Tensor) -> Tensor:
-        layer, rows = self._trained, x.flatten(0, -2)
-        # Dropout between the two maps costs little: there are as few numbers as the rank.
-        inner = f.dropout(f.linear(rows, layer[f"{name}.down"]), self._dropout, self._dropout > 0)
-        plain = f.linear(rows, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"] + layer[f"{name}.bias"])
-        return torch.addmm(plain, inner, layer[f"{name}.up"].T).view(*x.shape[:-1], -1)
 
 
 def merged(bert: Bert, trained: Mapping[str, Tensor]) -> Bert:
@@ -105,7 +81,7 @@ def logits(bert: Bert, trained: Mapping[str, Tensor], ids: Tensor, kinds: Tensor
     """Logits of every token as first and last token of the answer, float of shape (windows, tokens, 2).
 
     Args:
-        bert: With merged adapters, or `adapting`.
+        bert: With merged adapters, or with adapters beside its weights, as it is trained.
         trained: What was trained.
         ids: Tokens, int64 of shape (windows, tokens).
         kinds: 0 question, 1 text, 2 text with a word of the question; same shape.
@@ -115,16 +91,6 @@ def logits(bert: Bert, trained: Mapping[str, Tensor], ids: Tensor, kinds: Tensor
     return f.linear(hidden, trained["head.weight"], trained["head.bias"])
 
 
-def adapting(bert: Bert, trained: Mapping[str, Tensor], dropout: float = 0.0) -> Bert:
-    """The encoder as it is trained: gradients reach what is trained only."""
-    return _Adapting(bert, trained, dropout)
-
-
 def tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
     """Arrays as float32 tensors."""
     return {name: torch.from_numpy(np.asarray(array, np.float32)) for name, array in arrays.items()}
-
-
-def arrays(trained: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Tensors as float16 arrays, as they are stored."""
-    return {name: tensor.detach().to(torch.float16).numpy() for name, tensor in trained.items()}

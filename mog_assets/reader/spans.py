@@ -43,7 +43,7 @@ class SpanReader:
 
     Args:
         folder: Of the encoder: config.json, model.safetensors, tokenizer.json.
-        arrays: What was trained, see `network.initial`.
+        arrays: What was trained, see `network.shapes`.
     """
 
     def __init__(self, folder: Path, arrays: dict[str, np.ndarray]) -> None:

@@ -207,6 +207,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             key=KEY,
             build=build_generated,
             description="Questions made from documents, each checked against its document and the indexes.",
+            is_result=True,
             group=GROUP,
             deps=("documents", "chunks/level_1", "tokens", "statistics", *indexes),
             settings=_decides,

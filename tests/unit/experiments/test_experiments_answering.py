@@ -14,10 +14,11 @@ from shared import VARIABLES, copy_folder
 
 from mog_assets import config, runner
 from mog_assets.answering.answerers import serial
-from mog_assets.answering.ask import all_answered, remembering
+from mog_assets.answering.ask import all_answered
 from mog_assets.answering.extractive import Extractive
 from mog_assets.answering.notation import is_control
 from mog_assets.answering.preflight import Confusion
+from mog_assets.answering.readers import remembering
 from mog_assets.answering.roles import Reply, Usage
 from mog_assets.answering.rows import read_answers
 from mog_assets.config import AnsweringSettings

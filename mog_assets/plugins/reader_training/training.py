@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as f
 
+from mog_assets.plugins.reader_training import adapters
+from mog_assets.plugins.reader_training.examples import Document, Lesson, Shown, shown
 from mog_assets.reader import network
-from mog_assets.reader.examples import Document, Lesson, Shown, shown
 from mog_assets.reader.windows import Window, WordPieces
 from mog_assets.resources.bert import Bert
 from mog_assets.resources.errors import MogError
@@ -51,7 +52,7 @@ def loss_of(bert: Bert, trained: Mapping[str, Tensor], some: Sequence[Shown]) ->
 
 def start(bert: Bert, seed: int) -> dict[str, np.ndarray]:
     """The state before the first epoch."""
-    made = network.initial(bert, torch.Generator().manual_seed(seed))
+    made = adapters.initial(bert, torch.Generator().manual_seed(seed))
     empty = {name: torch.zeros_like(tensor) for name, tensor in made.items()}
     return _state(made, [empty, empty])
 
@@ -106,7 +107,7 @@ def epoch(
         for name, tensor in trained.items():
             moments = {part: torch.from_numpy(state[f"{part}/{name}"].copy()) for part in _STATE[1:]}
             optimiser.state[tensor] = {"step": torch.tensor(float(number * steps)), **moments}
-    within, losses = network.adapting(bert, trained, DROPOUT), []
+    within, losses = adapters.adapting(bert, trained, DROPOUT), []
     for step, rows in enumerate(np.array_split(random.permutation(len(lessons)), steps), number * steps):
         for group in optimiser.param_groups:
             group["lr"] = LEARNING_RATE * _rate((step + 0.5) / (epochs * steps))

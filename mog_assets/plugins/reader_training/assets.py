@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets import tensors
+from mog_assets import registry, tensors
 from mog_assets.config import Settings
+from mog_assets.plugins.reader_training import fitting
+from mog_assets.plugins.reader_training.examples import Document, Lesson
+from mog_assets.plugins.reader_training.lessons import FOUND_BY, answers, lessons, teaches
 from mog_assets.questions.marks import exact_match, f1
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.questions.splits import fraction
 from mog_assets.ranking.relations import versions
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.reader import calibration
-from mog_assets.reader.examples import Document, Lesson
-from mog_assets.reader.lessons import FOUND_BY, answers, lessons, teaches
 from mog_assets.reader.model import FILE, VERSION, Reader, encoded, source
 from mog_assets.reader.windows import WordPieces
 from mog_assets.recipe import Recipe, Work
@@ -80,7 +81,7 @@ def held_out(documents: Iterable[str]) -> set[str]:
 def build_reader(work: Work) -> None:
     """Train adapters and head, then measure and calibrate them on documents that were not trained on."""
     # It imports torch, which takes longer than planning a run.
-    from mog_assets.reader import network, training
+    from mog_assets.plugins.reader_training import adapters, training
 
     words, by_set = WordPieces(source()), dict[str, list[Question]]()
     for name, question_set in work.settings.question_sets.items():
@@ -100,7 +101,7 @@ def build_reader(work: Work) -> None:
     if not learnt:
         raise MogError(_NOTHING)
     state, losses = _trained(work, words, documents, learnt)
-    arrays = network.arrays(training.values(state))
+    arrays = adapters.arrays(training.values(state))
     untold = Reader(encoded(arrays, {"calibration": calibration.BY_SCORE.to_json()}), "now")
     facts = {**_measured(work, untold, sets), "trained on": len(learnt)}
     data = encoded(arrays, facts)
@@ -139,7 +140,8 @@ def _trained(
 
     Each epoch is stored until the artefact is, so an interrupted run goes on after the last whole one.
     """
-    from mog_assets.reader import network, training
+    from mog_assets.plugins.reader_training import training
+    from mog_assets.reader import network
 
     bert, seed, losses = network.load(source()), work.settings.seed, list[float]()
     state, key = training.start(bert, seed), _key(documents, learnt)
@@ -197,7 +199,7 @@ def _measured(work: Work, reader: Reader, sets: Sequence[_Set]) -> dict[str, Any
                         of.append(question.document)
                 advance(1)
     table = np.array(values).reshape(-1, len(calibration.FEATURES))
-    fitted, chance = calibration.by_halves(table, np.array(right, bool), of)
+    fitted, chance = fitting.by_halves(table, np.array(right, bool), of)
     facts: dict[str, Any] = {"calibration": fitted.to_json(), "measured on": len(marks)}
     if not marks:
         return facts
@@ -209,10 +211,10 @@ def _measured(work: Work, reader: Reader, sets: Sequence[_Set]) -> dict[str, Any
     work.show_table("documents not trained on", [{name: ends.format(*facts[name]) for name in ("exact match", "F1")}])
     if chance is None:
         return facts
-    rows, error = calibration.curve(chance, np.array(right, bool))
+    rows, error = fitting.curve(chance, np.array(right, bool))
     facts["calibration error"] = round(error, 4)
     work.show_table("calibration", rows)
-    work.show_plot("calibration", calibration.plot(rows))
+    work.show_plot("calibration", fitting.plot(rows))
     return facts
 
 
@@ -263,8 +265,12 @@ def recipes(settings: Settings) -> list[Recipe]:
                 tools.encoder.identity,
             ],
             version=f"{VERSION} {TRAINED}",
+            is_result=settings.answering.reader == "trained",
             on_demand=settings.answering.reader != "trained",
             kinds=("pytorch",),
             pool="gpu",
         )
     ]
+
+
+registry.RECIPES.register("reader", recipes)

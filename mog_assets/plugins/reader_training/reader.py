@@ -1,0 +1,27 @@
+"""The reader of answers `trained`: the small network with weights of the asset `reader`."""
+
+from __future__ import annotations
+
+from mog_assets import registry
+from mog_assets.answering.readers import AnswerReader, neural_name, neural_versions, open_neural
+from mog_assets.answering.roles import Roles
+from mog_assets.tools import Tools
+
+ASSET = "reader"
+
+
+def _open(tools: Tools) -> Roles:
+    # Here, because a configuration is read without it.
+    from mog_assets import tensors
+    from mog_assets.reader.model import FILE, opened
+
+    stored = tools.store.read(ASSET, None)
+    remedy = f"run `mog run --select {ASSET}`"
+    network = opened(tensors.read(stored, FILE, ASSET), str(stored.path(FILE)), remedy)
+    return open_neural(tools, network)
+
+
+registry.ANSWER_READERS.register(
+    "trained",
+    AnswerReader(_open, lambda tools: neural_name(tools, "trained"), neural_versions, assets=(ASSET,), trains=True),
+)
