@@ -66,7 +66,7 @@ def main(project: Path, read_by: str, methods: Sequence[str], rounds: int) -> No
             before: np.ndarray | None = None
             for number in range(rounds + 1):
                 questions = [AnswerRequest.of(q) for q in asked]
-                found = at_rag(questions, means, number, topics=False) if number else one_step(questions, means)
+                found = at_rag(questions, means, number, limit="") if number else one_step(questions, means)
                 table = np.array([measures(q, row) for q, row in zip(asked, found, strict=True)])
                 low, high = bootstrap_interval(by_document(table, documents))
                 mean = table.mean(axis=0)

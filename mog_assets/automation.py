@@ -18,7 +18,6 @@ from mog_assets.config import Settings
 from mog_assets.config import file as settings_file
 from mog_assets.config import load as load_settings
 from mog_assets.corpus.assets import SOURCES
-from mog_assets.experiments import assets as experiments_assets
 from mog_assets.materialising import Materialised, materialise
 from mog_assets.names import Names
 from mog_assets.plan import REGISTRY, graph, needed
@@ -94,8 +93,8 @@ def _definitions(settings: Settings, host: Host) -> dg.Definitions:
         job("build", [r for r in recipes.values() if not r.on_demand and _alone(r, recipes)]),
         job("evaluate", evaluated(recipes)),
     ]
-    if experiments := [r for r in recipes.values() if r.group == experiments_assets.GROUP]:
-        jobs.append(job("experiments", experiments))
+    for named in dict.fromkeys(r.job for r in recipes.values() if r.job):
+        jobs.append(job(named, [r for r in recipes.values() if r.job == named]))
     # The assets of another project are its own business.
     alone = dg.AssetSelection.assets(*map(names.key, recipes))
     target = dg.AssetSelection.all() if host.alone else alone

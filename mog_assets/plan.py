@@ -23,7 +23,6 @@ from mog_assets.retrieval import assets as retrieval_assets
 from mog_assets.retrieval.methods import AUTO, by_words, named_methods, needs, parse
 from mog_assets.synthesis import assets as synthesis_assets
 from mog_assets.tools import Tools
-from mog_assets.topics import assets as topics_assets
 
 REGISTRY = "corpus_registry"
 
@@ -34,7 +33,6 @@ _STAGES = (
     retrieval_assets,
     synthesis_assets,
     mentions_assets,
-    topics_assets,
     ranking_assets,
     answering_assets,
     evaluation_assets,

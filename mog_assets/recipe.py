@@ -58,7 +58,9 @@ class Recipe:
         outside: Name of the external asset that represents `source` in Dagster, if any.
         repeatable: Whether a forced run builds it again even if it is up to date, such as measurements.
         is_result: Whether it is built for its own sake; the rest is built for these, or for searches.
+        steady: Whether the nightly evaluation leaves it as it is, because all that is made from it would change.
         on_demand: Whether it is built only when named explicitly.
+        job: Name of a Dagster job that builds all assets that name it; empty for those of the graph's own jobs.
         turn: 0 for what searches by words need, which is built first, 1 for what every search needs, 2 for the rest.
         intact: Whether the data outside the store that an artefact names exists (cheap: called for every artefact).
         version: Version of the code; raised when the same inputs give different content.
@@ -76,7 +78,9 @@ class Recipe:
     outside: str | None = None
     repeatable: bool = False
     is_result: bool = False
+    steady: bool = False
     on_demand: bool = False
+    job: str = ""
     turn: int = 2
     checks: tuple[Check, ...] = ()
     intact: Callable[[Tools, Artefact], bool] = lambda tools, artefact: True

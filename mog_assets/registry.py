@@ -47,6 +47,10 @@ _RETRIEVERS = ("bm25", "dense", "title")
 EXPERTS: Registry[Any] = Registry("expert", "mog_assets.ranking.reranking", reserved=_RETRIEVERS)
 METHODS: Registry[Any] = Registry("kind of method", "mog_assets.ranking.methods")
 GROUPS: Registry[Any] = Registry("group of methods", "mog_assets.ranking.methods")
+# Suffixes of methods that limit each question to some chunks.
+LIMITS: Registry[Any] = Registry("limit of methods")
+# Names for filters that documents have through their chunks.
+FIELDS: Registry[Any] = Registry("field of filters")
 MEASURES: Registry[Any] = Registry("measure", "mog_assets.evaluation.measures")
 # Recipes of assets, given the settings; those of the core are in `plan`.
 RECIPES: Registry[Any] = Registry("stage")

@@ -197,16 +197,6 @@ def _announce(tools: Tools, plan: dict[str | None, list[str]]) -> None:
     tell(sentence)
 
 
-def experiment(settings: Settings, keys: Sequence[str]) -> RunReport:
-    """Materialise on-demand assets and the stale ones among their upstream assets.
-
-    Args:
-        settings: The settings of the project.
-        keys: Keys of the assets.
-    """
-    return run(settings, select=needed(graph(settings), keys))
-
-
 def _execute(
     definitions: dg.Definitions,
     opened: dg.DagsterInstance,

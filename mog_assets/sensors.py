@@ -17,7 +17,6 @@ from mog_assets.recipe import FORCE, Recipe
 from mog_assets.records import end_killed
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.store import digest, label
-from mog_assets.topics import assets as topics_assets
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,8 @@ class Host:
 
 
 def evaluated(recipes: dict[str, Recipe]) -> list[Recipe]:
-    """Repeatable assets except the topic model: forcing it would fit it again and change the topics of all chunks."""
-    return [r for r in recipes.values() if not (r.partitioned or r.on_demand or r.group == topics_assets.GROUP)]
+    """Assets of all corpora that are built unasked, except those that stay as they are."""
+    return [r for r in recipes.values() if not (r.partitioned or r.on_demand or r.steady)]
 
 
 def _status(settings: Settings) -> str:

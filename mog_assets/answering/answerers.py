@@ -6,7 +6,7 @@ parallel. A failure of one question is recorded in its row and does not stop the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ from mog_assets.answering.preflight import Rerank, by_bm25
 from mog_assets.answering.roles import AnswerRequest, AnswerSpan, Passage, Reply, Roles, Usage
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.registry import Registry
+from mog_assets.retrieval.methods import ungrouped
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -28,29 +29,26 @@ class RetrievedPassages:
 
     Attributes:
         passages: Best first.
-        topic: Topic of the query, −1 for an outlier; None without topics.
-        label: Label of the topic.
-        fallback: Whether the topic filter was dropped: an outlier, or too few results.
+        group: What is told of the query by the limit that was asked for: the number of its group, by the group's name,
+            its `label`, and whether passages of all groups were used (`fallback`).
     """
 
     passages: Sequence[Passage]
-    topic: int | None = None
-    label: str = ""
-    fallback: bool = False
+    group: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Retrieve(Protocol):
     """Finds passages."""
 
     def __call__(
-        self, queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()
+        self, queries: Sequence[str], k: int, limit: str, read: Sequence[Sequence[Passage]] = ()
     ) -> Sequence[RetrievedPassages]:
-        """The k best passages for each query; with `topics`, of its topic only.
+        """Find the k best passages for each query; with a limit, of its group only.
 
         Args:
             queries: The queries.
             k: How many.
-            topics: Whether passages must be of the query's topic.
+            limit: A name in `retrieval.methods.LIMITS`, or empty.
             read: What was found in the round before, for each query; nothing in the first round.
         """
 
@@ -124,9 +122,7 @@ class Progress:
     def retrieved(self, results: RetrievedPassages) -> None:
         """Record the results of a query."""
         self.results = results
-        self.queries.append(
-            {"query": self.query, "topic": results.topic, "label": results.label, "fallback": results.fallback}
-        )
+        self.queries.append({"query": self.query, **ungrouped(), **results.group})
 
     def row(self, method: str, roles: Roles) -> AnswerRow:
         """The finished row."""
@@ -167,12 +163,10 @@ def cot(questions: Sequence[AnswerRequest], means: Means) -> list[AnswerRow]:
     return [p.row("cot", means.roles) for p in active]
 
 
-def one_step(
-    questions: Sequence[AnswerRequest], means: Means, k: int = ONE_STEP_K, topics: bool = False
-) -> list[AnswerRow]:
+def one_step(questions: Sequence[AnswerRequest], means: Means, k: int = ONE_STEP_K, limit: str = "") -> list[AnswerRow]:
     """One-Step RAG: k passages, one answer (AT-RAG, section 3.1.1)."""
     active = start(questions)
-    search(active, means, k, topics)
+    search(active, means, k, limit)
     means.each(lambda p: p.take_answer("answer", means.roles.answer(p.request, p.results.passages)), active)
     return [p.row("one-step", means.roles) for p in active]
 
@@ -182,7 +176,8 @@ class Way:
     """A way of answering.
 
     Attributes:
-        answer: Answers questions: called with them, `Means`, and, if it retrieves, `topics`.
+        answer: Answers questions: called with them, `Means`, and, if it retrieves, the `limit` of its
+            retrieval.
         retrieves: Whether it reads passages.
         once: Whether its first answer is its last, which can be shown while it is written.
         version: Raised when it gives other answers to the same.
@@ -206,9 +201,9 @@ def start(questions: Sequence[AnswerRequest]) -> list[Progress]:
     return [Progress(request, request.question) for request in questions]
 
 
-def search(active: Sequence[Progress], means: Means, k: int, topics: bool, again: bool = False) -> None:
+def search(active: Sequence[Progress], means: Means, k: int, limit: str, again: bool = False) -> None:
     """One batch of retrieval; the query is the question without its options until it is rewritten."""
     if active:
         read = [p.results.passages for p in active] if again else []
-        for progress, results in zip(active, means.retrieve([p.query for p in active], k, topics, read), strict=True):
+        for progress, results in zip(active, means.retrieve([p.query for p in active], k, limit, read), strict=True):
             progress.retrieved(results)

@@ -95,7 +95,7 @@ def answer(
     retrieve: Retrieve = _nothing
     if how.retrieval is not None:
         retrieve = _replaced(retrieve_by(how.retrieval, retrieval), queries or {})
-        options["topics"] = how.retrieval.topics
+        options["limit"] = how.retrieval.limit
     roles = reader(tools)
     if tell is not None and isinstance(roles, Prompted) and WAYS[how.way].once:
         heard = tell
@@ -108,9 +108,9 @@ def answer(
 
 def _replaced(retrieve: Retrieve, others: Mapping[str, str]) -> Retrieve:
     def by_others(
-        queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()
+        queries: Sequence[str], k: int, limit: str, read: Sequence[Sequence[Passage]] = ()
     ) -> Sequence[RetrievedPassages]:
-        return retrieve([others.get(query, query) for query in queries], k, topics, read)
+        return retrieve([others.get(query, query) for query in queries], k, limit, read)
 
     return by_others
 
@@ -165,6 +165,6 @@ def control(
 
 
 def _nothing(
-    queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()
+    queries: Sequence[str], k: int, limit: str, read: Sequence[Sequence[Passage]] = ()
 ) -> list[RetrievedPassages]:
     raise AssertionError("an answering method without retrieval tried to retrieve")

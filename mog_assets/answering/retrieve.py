@@ -15,7 +15,7 @@ from mog_assets.ranking.passages import GAP
 from mog_assets.ranking.rankings import Rankings
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import Method
+from mog_assets.retrieval.methods import Method, ungrouped
 from mog_assets.retrieval.passages import Passages
 
 # The budget is what so many passages share.
@@ -29,16 +29,16 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
     asked for.
 
     Args:
-        method: Its `topics` is ignored: the caller says whether passages must be of the query's topic.
+        method: Its limit is ignored: the caller names one.
         opened: The corpora; its own queries are ignored.
     """
     budget = Budget.of(opened.corpora.settings.budget)
 
     def retrieve(
-        queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()
+        queries: Sequence[str], k: int, limit: str, read: Sequence[Sequence[Passage]] = ()
     ) -> list[RetrievedPassages]:
         retrieval = opened.again(queries)
-        used = retrieval.resolved(method.within(topics))
+        used = retrieval.resolved(method.within(limit))
         if used.ranking and any(read):
             ranked = retrieval.once(Rankings).passages_after(*_pieces(opened.corpora, read), budget.share(k, PASSAGES))
         elif used.ranking:
@@ -47,13 +47,9 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
             ranked = retrieval.rank(used, k)
             ranked = ranked.at(ranked.rank < k)
         passages = texts(retrieval.corpora, ranked, len(queries))
-        if not topics:
-            return [RetrievedPassages(passages_of) for passages_of in passages]
-        labels, back = retrieval.topics.model.labels, retrieval.fell_back(used, k)
-        numbers = retrieval.topics.assigned[0].tolist()
         return [
-            RetrievedPassages(passages_of, topic, labels[topic], bool(fell))
-            for passages_of, topic, fell in zip(passages, numbers, back, strict=True)
+            RetrievedPassages(passages_of, {name: value for name, value in group.items() if name in ungrouped()})
+            for passages_of, group in zip(passages, retrieval.grouped(used, k), strict=True)
         ]
 
     return retrieve
@@ -63,7 +59,7 @@ def given(passages: Sequence[Sequence[Passage]]) -> Retrieve:
     """A retrieval that returns preselected passages for each query, in order."""
 
     def retrieve(
-        queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()
+        queries: Sequence[str], k: int, limit: str, read: Sequence[Sequence[Passage]] = ()
     ) -> list[RetrievedPassages]:
         return [RetrievedPassages(passages_of) for _, passages_of in zip(queries, passages, strict=True)]
 

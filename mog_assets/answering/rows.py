@@ -29,8 +29,7 @@ class AnswerRow:
         graded: Whether the answer passed both graders; False if no round did (the answer is the last one, ungraded);
             None if the method does not grade or gave no answer.
         grades: Per round `usefulness` and `support`: a verdict, `failed`, or None if not graded.
-        queries: Per round `query`, `topic`, `label`, `fallback`: topic is None without topics; fallback says that the
-            topic filter was dropped.
+        queries: Per round `query`, and what is told of its group, see `answerers.RetrievedPassages`.
         thoughts: Chains of thought, in order.
         preflight: `iou` and `map_reduce` (whether the map-reduce ran); None if the method has no preflight.
         extractions: The extraction per partition, empty if it had nothing relevant; None if no map-reduce ran.

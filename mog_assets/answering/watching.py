@@ -36,9 +36,9 @@ def watched(means: Means, tell: Told) -> Means:
     """
 
     def retrieve(
-        queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()
+        queries: Sequence[str], k: int, limit: str, read: Sequence[Sequence[Passage]] = ()
     ) -> Sequence[RetrievedPassages]:
-        results = means.retrieve(queries, k, topics, read)
+        results = means.retrieve(queries, k, limit, read)
         for query, result in zip(queries, results, strict=True):
             tell("passages", {"query": query, "passages": result.passages})
         return results

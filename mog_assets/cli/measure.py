@@ -1,4 +1,4 @@
-"""Commands about measures: `scores`, `compare`, `export`, `score-mirage`."""
+"""Commands about measures: `scores`, `compare`, `export`."""
 
 from __future__ import annotations
 
@@ -237,43 +237,3 @@ def _exported(settings: config.Settings) -> dict[str, Callable[[Path], object]]:
         tables = (marked.path("per_question.parquet"), marked.path("scores.parquet"))
         files |= answer_files(read_answers(answers.path, answers.names()), *tables)
     return files
-
-
-@click.command("score-mirage")
-@click.argument("predictions", type=click.Path(path_type=Path))
-@config_option
-@click.option("--questions", type=click.Path(path_type=Path), help="MIRAGE's questions. [default: the set `mirage`]")
-@click.option("--json", "as_json", is_flag=True, help="Print set, n, accuracy and se as JSON.")
-@guarded
-def score_mirage(predictions: Path, path: str | None, questions: Path | None, as_json: bool) -> None:
-    """Score PREDICTIONS, lines of {"id", "output"}, as the MIRAGE benchmark does."""
-    from dataclasses import asdict
-
-    from mog_assets.evaluation import mirage
-
-    answers = mirage.read_answers(questions or _mirage_questions(path))
-    rows = mirage.score(mirage.read_outputs(predictions, answers), answers)
-    if as_json:
-        echo(json.dumps([asdict(row) for row in rows], indent=1))
-        return
-    for row in rows:
-        echo(f"{row.set:10s} {row.n:6,d} questions  accuracy {row.accuracy:.4f} ± {row.se:.4f}")
-
-
-# Where development machines keep the public data sets.
-_SHARED_MIRAGE = Path("../shared/data/mirage/questions.jsonl.gz")
-
-
-def _mirage_questions(path: str | None) -> Path:
-    """The question set `mirage` of the configuration, else the shared one."""
-    try:
-        configured = settings_of(path).question_sets.get("mirage")
-    except ConfigError:
-        if path:
-            raise
-        configured = None
-    if configured is not None and configured.path is not None:
-        return configured.path
-    if _SHARED_MIRAGE.exists():
-        return _SHARED_MIRAGE
-    raise ConfigError("--questions: expected MIRAGE's questions, or a question set `mirage` in mog.yaml, got neither")

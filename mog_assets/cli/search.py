@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from mog_assets.cli.common import (
     seen_by,
     settings_of,
 )
+from mog_assets.registry import LIMITS
 from mog_assets.resources.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -93,7 +95,7 @@ def retrieve(
     if as_json:
         echo(json.dumps([passage.to_json() for passage in results.passages], ensure_ascii=False, indent=1))
         return
-    _print_routing(results.weights, results.topic)
+    _print_routing(results.weights, results.details)
     for rank, passage in enumerate(results.passages, 1):
         _print_passage(rank, passage, f"level {passage.level}  score {passage.score or 0:.3f}  {passage.title}")
     if results.nothing:
@@ -150,11 +152,20 @@ def corpora_of(settings: config.Settings, question_set: str | None) -> list[str]
     return settings.question_sets[question_set].corpora
 
 
-def _print_routing(weights: dict[str, float] | None, topic: dict[str, Any] | None) -> None:
+def _print_routing(weights: dict[str, float] | None, details: Mapping[str, Any]) -> None:
     if weights is not None:
         echo("weights: " + "  ".join(f"{name} {weight:.2f}" for name, weight in weights.items()))
-    if topic is not None:
-        echo(f"topic: {topic['label']}" + (" (passages of all topics)" if topic["all topics"] else ""))
+    for name, limit in LIMITS.items():
+        if (group := details.get(limit.group)) is not None:
+            echo(f"{limit.group}: {group['label']}" + (f" (passages of all {name})" if group[f"all {name}"] else ""))
+
+
+def _group(query: Mapping[str, Any]) -> str:
+    """Return the group of a query of an answer, in words."""
+    named = [(name, limit.group) for name, limit in LIMITS.items() if query.get(limit.group) is not None]
+    return "".join(
+        f"  {group}: {query['label']}" + (f" (all {name})" if query["fallback"] else "") for name, group in named
+    )
 
 
 def _marked(passage: Passage, likeliest: Likeliest | None) -> str:
@@ -194,19 +205,16 @@ def _print_answer(answer: Answer, choices: dict[str, str]) -> None:
     echo(f"{answer.method}, {answer.reader}" + (f"; auto is {answer.auto}" if answer.auto else ""))
     if answer.parameters:
         echo(f"parameters: {answer.parameters}")
-    _print_routing(answer.weights, None)
+    _print_routing(answer.weights, {})
     if row.route:
         echo(f"route: {row.route}")
     if row.preflight:
         way = "map-reduce" if row.preflight["map_reduce"] else "one prompt"
         echo(f"preflight: overlap {row.preflight['iou']:.2f}, {way}")
     for number, query in enumerate(row.queries, 1):
-        topic = f"  topic: {query['label']}" if query["topic"] is not None else ""
         verdicts = row.grades[number - 1].values() if number <= len(row.grades) else ()
         grades = "".join(f"  {verdict}" for verdict in verdicts if verdict)
-        echo(
-            f"round {number}: {_one_line(query['query'])}{topic}{' (all topics)' if query['fallback'] else ''}{grades}"
-        )
+        echo(f"round {number}: {_one_line(query['query'])}{_group(query)}{grades}")
     if row.graded is False:
         echo("no answer passed both grades: showing the last one")
     for failure in row.failures:

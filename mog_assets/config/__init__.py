@@ -23,7 +23,6 @@ from mog_assets.config.sections import (
     QuestionSetSettings,
     RankingSettings,
     RetrieverName,
-    TopicSettings,
     UseSettings,
     check_name,
 )
@@ -45,7 +44,6 @@ __all__ = [
     "RankingSettings",
     "RetrieverName",
     "Settings",
-    "TopicSettings",
     "UseSettings",
     "check_corpora",
     "check_name",

@@ -24,7 +24,6 @@ from mog_assets.config.sections import (
     QuestionSetSettings,
     RankingSettings,
     RetrieverName,
-    TopicSettings,
     UseSettings,
 )
 from mog_assets.resources.chat import LlmSettings
@@ -55,7 +54,6 @@ class Settings(SettingsModel):
     k: Count = 2
     budget: Written = 4000
     ranking: RankingSettings = RankingSettings()
-    topics: TopicSettings = TopicSettings()
     drift: DriftSettings = DriftSettings()
     answering: AnsweringSettings = AnsweringSettings()
     # None: no questions are made from documents.

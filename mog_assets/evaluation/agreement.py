@@ -11,7 +11,7 @@ import pandas as pd
 from mog_assets.evaluation.measures import KNOWN_BY, LEADS, Board, boards
 from mog_assets.evaluation.scores import on_documents
 from mog_assets.questions.origins import Origins, is_generated
-from mog_assets.retrieval.methods import unplaced
+from mog_assets.retrieval.methods import unlimited, unplaced
 from mog_assets.significance import RESAMPLES, Totals, by_document, ends, resampled_means
 
 # The file of the asset `scores`.
@@ -127,7 +127,7 @@ def _values(part: pd.DataFrame, measure: str, kinds: Mapping[str, tuple[str, str
 
 
 def _counts(kind: str) -> bool:
-    return kind.removesuffix("+topics") not in unplaced()
+    return unlimited(kind) not in unplaced()
 
 
 def _totals(values: pd.DataFrame) -> Totals:

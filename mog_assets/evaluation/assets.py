@@ -34,7 +34,7 @@ from mog_assets.questions.origins import origins, said
 from mog_assets.questions.sets import load_questions
 from mog_assets.ranking.relations import versions
 from mog_assets.recipe import Recipe, Work
-from mog_assets.retrieval.methods import needs
+from mog_assets.retrieval.methods import limited, needs
 from mog_assets.tools import Tools
 
 GROUP = "evaluation"
@@ -47,8 +47,8 @@ def build_scores(work: Work) -> None:
     methods = methods_of(settings)
     with work.progress(len(methods), "methods measured") as advance:
         measured = evaluate(table, scored_questions(work), settings.k, advance)
-    # The baselines are fixed levels without topics.
-    kinds = {m.name: (m.retriever or "", f"{m.kind}+topics" if m.topics else m.kind) for m in methods}
+    # The baselines are fixed levels without a limit.
+    kinds = {m.name: (m.retriever or "", limited(m.kind, m.limit)) for m in methods}
     with work.progress(0, "significance tested"):
         scores = score(measured, settings.k, settings.seed, kinds)
         made_by, corpora = origins(settings), {name: q.corpora for name, q in settings.question_sets.items()}

@@ -9,7 +9,7 @@ import pandas as pd
 
 from mog_assets.evaluation.measures import leading_measure
 from mog_assets.questions.sets import Question
-from mog_assets.retrieval.methods import METHODS, unplaced
+from mog_assets.retrieval.methods import METHODS, unlimited, unplaced
 from mog_assets.significance import bootstrap_interval, by_document
 
 MOST_METHODS = 7
@@ -27,7 +27,7 @@ def main_methods(scores: pd.DataFrame, most: int = MOST_METHODS) -> list[str]:
         gold evidence.
     """
     measure = leading_measure(set(scores["measure"]))
-    leading = scores[(scores["measure"] == measure) & ~scores["kind"].str.removesuffix("+topics").isin(unplaced())]
+    leading = scores[(scores["measure"] == measure) & ~scores["kind"].map(unlimited).isin(unplaced())]
     leading = leading.sort_values("value", ascending=False, kind="stable")
     best = leading.drop_duplicates("kind")
     place = {kind: i for i, kind in enumerate(METHODS)}

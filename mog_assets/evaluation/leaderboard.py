@@ -11,7 +11,7 @@ import pandas as pd
 from mog_assets.evaluation.measures import KNOWN_BY, Board, boards, document_measures, leading_measure
 from mog_assets.evaluation.scores import compare, gap_closed, interval, on_documents, p_said, p_text
 from mog_assets.questions.origins import Origins, is_generated
-from mog_assets.retrieval.methods import METHODS, controls, unplaced
+from mog_assets.retrieval.methods import METHODS, controls, unlimited, unplaced
 
 ALPHA = 0.05
 MOST_ROWS = 12
@@ -95,7 +95,7 @@ def differences_shown(scores: pd.DataFrame, fewer_than: int = FEW) -> str:
 
 def _usable(means: pd.DataFrame) -> pd.Series:
     """Whether each method can be used for new questions."""
-    return ~means["kind"].str.removesuffix("+topics").isin(unplaced())
+    return ~means["kind"].map(unlimited).isin(unplaced())
 
 
 def _leaderboard(
@@ -228,7 +228,7 @@ def _rows(
     want([name for name in usable.index if name == default], "`auto`")
     for retriever in fixed["retriever"].unique():
         want(list(fixed.index[fixed["retriever"] == retriever]), f"best fixed level of {retriever}")
-    kinds = means["kind"].str.removesuffix("+topics")
+    kinds = means["kind"].map(unlimited)
     shown = {
         name: kind.description for name, kind in METHODS.items() if name != "fixed" and (kind.control or not kind.gold)
     }

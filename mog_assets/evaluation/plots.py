@@ -10,7 +10,7 @@ import pandas as pd
 
 from mog_assets.evaluation.measures import CONTEXTS, leading_measure
 from mog_assets.plots import new_figure, plain, png
-from mog_assets.retrieval.methods import METHODS, rankings
+from mog_assets.retrieval.methods import METHODS, rankings, unlimited
 
 # The look of what has none of its own: methods of other packages, and controls.
 _GREY = ("#999999", "o")
@@ -187,7 +187,7 @@ def agreement(row: Mapping[str, Any], methods: pd.DataFrame) -> bytes:
     """
     figure = new_figure(5.5, 4.2)
     axes = figure.subplots()
-    for kind, part in methods.groupby(methods["kind"].str.removesuffix("+topics"), sort=False):
+    for kind, part in methods.groupby(methods["kind"].map(unlimited), sort=False):
         colour, marker = _look(str(kind))
         axes.scatter(part["made"], part["value"], color=colour, marker=marker, s=28, label=plain(str(kind)))
     axes.set(

@@ -37,7 +37,7 @@ from mog_assets.evaluation.report_charts import (
 from mog_assets.evaluation.scores import gap_closed, on_documents, p_text
 from mog_assets.evaluation.shares import FEWEST
 from mog_assets.questions.origins import said
-from mog_assets.retrieval.methods import controls, unplaced
+from mog_assets.retrieval.methods import LIMITS, controls, unplaced
 
 TEMPLATE = "report.html.j2"
 _PACKAGES = (
@@ -102,6 +102,7 @@ def render(report: Report) -> str:
         notes=list(report.notes),
         facts=list(report.facts),
         configuration=dict(report.configuration),
+        limits=list(LIMITS),
         fewest=FEWEST,
         alpha=ALPHA,
         evaluations=EVALUATIONS,
@@ -168,7 +169,7 @@ def _boards(report: Report) -> list[dict[str, Any]]:
 def _row(rows: pd.DataFrame, measures: Sequence[str]) -> dict[str, Any]:
     by_measure = rows.set_index("measure")
     values = by_measure["value"]
-    kind, topics, _ = str(rows["kind"].iloc[0]).partition("+topics")
+    kind, _, limit = str(rows["kind"].iloc[0]).partition("+")
     cells = []
     for name in measures:
         row = by_measure.loc[name]
@@ -188,7 +189,7 @@ def _row(rows: pd.DataFrame, measures: Sequence[str]) -> dict[str, Any]:
         "method": rows["method"].iloc[0],
         "retriever": rows["retriever"].iloc[0],
         "kind": kind,
-        "topics": bool(topics),
+        "limit": limit or "none",
         "unplaced": kind in unplaced(),
         "badge": "control" if kind in controls() else "sees gold evidence",
         "cells": cells,

@@ -16,6 +16,7 @@ from mog_assets.evaluation.history import ALPHA
 from mog_assets.evaluation.measures import CONTEXTS, LEADS, Board, boards, lower_is_better
 from mog_assets.evaluation.scores import interval, on_documents, p_text
 from mog_assets.questions.origins import Origins, said
+from mog_assets.retrieval.methods import unlimited
 
 # Maximum number of evaluations in the history charts.
 EVALUATIONS = 90
@@ -139,7 +140,7 @@ def agreement_points(report: Report) -> list[dict[str, Any]]:
         sides = {side: f"{row[f'{side}question_set']} ({row[f'{side}split']})" for side in ("", "made_")}
         both, measure = points(row, report.scores), row["measure"]
         series = []
-        for kind, part in both.groupby(both["kind"].str.removesuffix("+topics"), sort=False):
+        for kind, part in both.groupby(both["kind"].map(unlimited), sort=False):
             marks = []
             for method, of_method in part.iterrows():
                 text = (

@@ -14,9 +14,9 @@ from mog_assets.evaluation.shares import SHARES, mean_shares, parts, table
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.candidates_assets import stored_candidates, test_questions
 from mog_assets.ranking.rankings import Rankings, expert_names
-from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.ranking.retrieve import Retrieval, groups_of
 from mog_assets.recipe import Work
-from mog_assets.retrieval.methods import AUTO, Method, named_methods, needs, parse, trained_methods
+from mog_assets.retrieval.methods import AUTO, LIMITS, Method, named_methods, needs, parse, trained_methods
 
 
 def methods_of(settings: Settings) -> list[Method]:
@@ -44,8 +44,8 @@ def build_runs(work: Work) -> None:
         with work.writing(shares) as temporary:
             table(ranking.shares, settings.levels).to_parquet(temporary)
         work.recomputed["rankings"] = len(methods) * sum(len(questions) for questions in sets.values())
-        if ranking.fallbacks:
-            work.show_table("topics", ranking.fallbacks)
+        for limit, rows in ranking.fallbacks.items():
+            work.show_table(limit, rows)
     passages = read_runs(path)
     work.counts |= {
         "passages": len(passages),
@@ -60,14 +60,14 @@ class _Ranking:
 
     Attributes:
         shares: Rows of `shares.table`.
-        fallbacks: How many questions of a set have no topic, or too few passages of it, by method.
+        fallbacks: By limit, how many questions of a set are of no group, or have too few passages of it, by method.
     """
 
     def __init__(self, work: Work, methods: Sequence[Method]) -> None:
         self._work, self._methods = work, methods
         self._ranks = orders_candidates(methods)
         self.shares: list[tuple[str | int | float, ...]] = []
-        self.fallbacks: list[dict[str, object]] = []
+        self.fallbacks: dict[str, list[dict[str, object]]] = {}
 
     def runs(self, name: str, questions: Sequence[Question]) -> Iterator[pa.Table]:
         """The run of each method for a question set."""
@@ -84,11 +84,13 @@ class _Ranking:
                 if weights is not None:
                     by_part = parts(weights, expert_names(settings), settings.levels)
                     self.shares += mean_shares(method.name, questions, by_part)
-            if method.topics:
+            if method.limit:
                 fell_back = int(np.count_nonzero(retrieval.fell_back(method, settings.k)))
-                counts = {"questions": len(questions), "without a topic": int(retrieval.topics.none.sum())}
-                row = {"method": method.name, "question set": name, **counts, "passages of all topics": fell_back}
-                self.fallbacks.append(row)
+                none = int(retrieval.once(groups_of, method.limit).none.sum())
+                counts = {"questions": len(questions), f"without a {LIMITS[method.limit].group}": none}
+                row = {"method": method.name, "question set": name, **counts}
+                rows = self.fallbacks.setdefault(method.limit, [])
+                rows.append({**row, f"passages of all {method.limit}": fell_back})
                 work.counts[f"{name}, {method.name}: fallbacks"] = fell_back
 
 

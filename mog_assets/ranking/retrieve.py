@@ -25,15 +25,13 @@ from mog_assets.resources.reranker_settings import Reading
 from mog_assets.resources.tokens import Count, counter, of_file
 from mog_assets.resources.transformer import embedded_folder
 from mog_assets.retrieval.corpora import Corpora, Encode, Read
-from mog_assets.retrieval.methods import AUTO, Method, parse
+from mog_assets.retrieval.methods import AUTO, LIMITS, Method, parse
 from mog_assets.retrieval.nearest import Vectors, exactly_nearest, linked_nearest, nearest
 from mog_assets.retrieval.passages import Passages
 from mog_assets.retrieval.phrases import Quoted
 from mog_assets.retrieval.search import Bm25Searcher, DenseSearcher, HybridSearcher, Remembering, Searcher
 from mog_assets.text.questions import Analysed
 from mog_assets.tools import Tools
-from mog_assets.topics.model import TopicModel, open_model
-from mog_assets.topics.questions import QuestionTopics
 
 # The file of the asset `method`.
 CHOSEN = "method.json"
@@ -56,6 +54,11 @@ class Groups:
     questions: np.ndarray
     chunks: Callable[[int], list[np.ndarray]]
     stored: str = ""
+
+    @property
+    def none(self) -> np.ndarray:
+        """Questions that are of no group, bool of shape (questions,)."""
+        return np.asarray(self.questions < 0)
 
 
 @dataclass(frozen=True)
@@ -163,11 +166,6 @@ class Retrieval:
         """Terms of the questions."""
         return [question.terms for question in self.analysed]
 
-    @cached_property
-    def topics(self) -> QuestionTopics:
-        """Topics of the questions."""
-        return QuestionTopics(self.corpora, self.shared(_topic_model), self.vectors)
-
     @property
     def chosen(self) -> tuple[Method, str]:
         """The method that `auto` stands for, and why, as one sentence."""
@@ -186,20 +184,34 @@ class Retrieval:
         """
         method = self.resolved(method)
         ranked = method.of.rank(self, method, None)
-        if method.topics:
-            of_topic, dropped = self.once(_of_topic, method), self.fell_back(method, k)
-            ranked = of_topic.at(~dropped[of_topic.question]).joined(ranked.at(dropped[ranked.question]))
+        if method.limit:
+            of_group, dropped = self.once(_of_group, method), self.fell_back(method, k)
+            ranked = of_group.at(~dropped[of_group.question]).joined(ranked.at(dropped[ranked.question]))
         # Neighbours of a sentence may be of any document.
         return ranked if self.allowed is None else ranked.at(self.allowed[ranked.document])
 
     def fell_back(self, method: Method, k: int) -> np.ndarray:
-        """Questions for which a method within topics gives passages of all topics, bool of shape (questions,).
+        """Questions for which a method with a limit gives passages of all groups, bool of shape (questions,).
 
-        They are outliers, or fewer than k passages are of their topic.
+        They are of no group, or fewer than k passages are of theirs.
         """
-        of_topic, count = self.once(_of_topic, self.resolved(method)), np.zeros(len(self.queries), np.int64)
-        np.maximum.at(count, of_topic.question, of_topic.rank + 1)
-        return self.topics.none | (count < k)
+        method = self.resolved(method)
+        of_group, count = self.once(_of_group, method), np.zeros(len(self.queries), np.int64)
+        np.maximum.at(count, of_group.question, of_group.rank + 1)
+        return np.asarray(self.once(groups_of, method.limit).none | (count < k))
+
+    def grouped(self, method: Method, k: int) -> list[dict[str, Any]]:
+        """Tell the group of every question, and whether its passages are of all groups; nothing without a limit.
+
+        Args:
+            method: See `rank`.
+            k: See `rank`.
+        """
+        limit = self.resolved(method).limit
+        if not limit:
+            return [{} for _ in self.queries]
+        described = zip(LIMITS[limit].describe(self), self.fell_back(method, k).tolist(), strict=True)
+        return [{**group, "fallback": fell_back} for group, fell_back in described]
 
     def passages(self, method: Method, k: int | None = None, budget: int | str | Budget | None = None) -> Passages:
         """The best passages for every question, as people and readers get them.
@@ -336,18 +348,15 @@ def _token_sizes(
     return np.array(retrieval.shared(_counter)(spans), np.int64)
 
 
-def _topic_model(retrieval: Retrieval) -> TopicModel:
-    return open_model(retrieval.corpora.read("topics/model", None), retrieval.encoder())
+def groups_of(retrieval: Retrieval, limit: str) -> Groups:
+    """Limits each question to some chunks: `retrieval.once(groups_of, limit)`."""
+    groups: Groups = LIMITS[limit].groups(retrieval)
+    return groups
 
 
-def topic_groups(retrieval: Retrieval) -> Groups:
-    """Limits each question to chunks of its topic: `retrieval.once(topic_groups)`."""
-    return Groups(retrieval.topics.assigned[0], retrieval.topics.chunks, "topic")
-
-
-def _of_topic(retrieval: Retrieval, method: Method) -> Passages:
-    """Passages of each question's topic alone."""
-    return method.of.rank(retrieval, method, retrieval.once(topic_groups))
+def _of_group(retrieval: Retrieval, method: Method) -> Passages:
+    """Passages of each question's group alone."""
+    return method.of.rank(retrieval, method, retrieval.once(groups_of, method.limit))
 
 
 def _chosen(retrieval: Retrieval) -> tuple[Method, str]:

@@ -1,8 +1,8 @@
 """Methods by name, and the passages each of them ranks.
 
-A name is `[retriever:]kind[-number][+topics]`, e.g. `fused`, `fixed-2`, `hybrid:mog-paper`, `mogg-paper+topics`;
-without a retriever, the configured one is used. Kinds are registered: rankings of pieces, fixed levels and controls in
-`mog_assets.ranking.methods`, those of the papers in their rooms. `dense-2` stands for `dense:fixed-2`.
+A name is `[retriever:]kind[-number][+limit]`, e.g. `fused`, `fixed-2`, `hybrid:fixed-3`; without a retriever, the
+configured one is used. Kinds are registered: rankings of pieces, fixed levels and controls in
+`mog_assets.ranking.methods`, those of the papers in their rooms. So are limits. `dense-2` stands for `dense:fixed-2`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mog_assets.retrieval.passages import Passages
 
 RETRIEVERS: tuple[RetrieverName, ...] = ("bm25", "dense", "hybrid")
 _PATTERN = re.compile(
-    r"(?:(?P<retriever>bm25|dense|hybrid):)?(?P<kind>[a-z0-9]+(?:-[a-z]+)*)(?:-(?P<number>\d{1,3}))?(?P<topics>\+topics)?"
+    r"(?:(?P<retriever>bm25|dense|hybrid):)?(?P<kind>[a-z0-9]+(?:-[a-z]+)*)(?:-(?P<number>\d{1,3}))?(?:\+(?P<limit>[a-z]+))?"
 )
 # The method that the asset `method` names.
 AUTO = "auto"
@@ -77,6 +77,7 @@ class Kind:
         joined: Whether neighbouring passages can be joined.
         weights: What weighs granularities or experts for each question, by name; if `explain` asks for it.
         nothing: Why it found no passage, given those weights; None if the retriever says that.
+        family: What its methods are listed under where people choose one; empty for what all kinds are listed under.
     """
 
     rank: Callable[[Any, Method, Any], Passages]
@@ -94,12 +95,37 @@ class Kind:
     reasons: Callable[[Any, Method, Passages], list[str]] = _unexplained
     weights: Weights = _unweighted
     nothing: Callable[[dict[str, float] | None], str | None] = lambda weights: None
+    family: str = ""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Limits each question to the chunks of its group, for methods whose name ends with a plus sign and its own.
+
+    Questions that are of no group, or for which too few passages are found in it, get passages of all groups.
+
+    Attributes:
+        group: What a group is called; results tell the group of a question under this name.
+        groups: The `ranking.retrieve.Groups`, given a `ranking.retrieve.Retrieval`.
+        describe: The group of each question, given likewise: JSON values, with the number under the name `group`, and
+            a `label`.
+        needs: The assets that it reads.
+    """
+
+    group: str
+    groups: Callable[[Any], Any]
+    describe: Callable[[Any], list[dict[str, Any]]]
+    needs: Needs
 
 
 METHODS: Registry[Kind] = registry.METHODS
 """Kinds of methods."""
 GROUPS: Registry[Callable[[Settings], list[str]]] = registry.GROUPS
 """What a name in `methods` may stand for: methods that need training are left out where nothing can be trained."""
+
+
+LIMITS: Registry[Limit] = registry.LIMITS
+"""Limits of methods by the suffixes of their names."""
 
 
 @dataclass(frozen=True)
@@ -109,24 +135,29 @@ class Method:
     Attributes:
         retriever: None for a ranking, which uses all, for `auto`, and for a control, which does not search.
         kind: A name in `METHODS`.
-        level: Granularity of the passages, from 1, the finest (level 1, 0 hops); None if the method chooses it.
-        topics: Whether passages are limited to the question's topic.
+        level: Granularity of the passages, from 1, the finest; None if the method chooses it.
+        limit: A name in `LIMITS`: each question gets passages of its group; empty for those of all chunks.
     """
 
     name: str
     retriever: RetrieverName | None
     kind: str
     level: int | None
-    topics: bool = False
+    limit: str = ""
 
     @property
     def of(self) -> Kind:
         """What it has in common with others of its kind."""
         return METHODS[self.kind]
 
-    def within(self, topics: bool) -> Method:
-        """The same method, within topics or not."""
-        return replace(self, name=self.name.removesuffix("+topics") + ("+topics" if topics else ""), topics=topics)
+    def within(self, limit: str) -> Method:
+        """Return the same method with another limit, or with none."""
+        return replace(self, name=limited(self.name.removesuffix(limited("", self.limit)), limit), limit=limit)
+
+    @property
+    def family(self) -> str:
+        """What it is listed under where people choose a method; empty for what all kinds are listed under."""
+        return f"passages of the question's {LIMITS[self.limit].group}" if self.limit else self.of.family
 
     @property
     def ranking(self) -> bool:
@@ -149,6 +180,22 @@ class Method:
         return self.of.gold
 
 
+def limited(name: str, limit: str) -> str:
+    """Return the name of a method, or of a kind, with that of a limit, if there is one."""
+    return f"{name}+{limit}" if limit else name
+
+
+def unlimited(name: str) -> str:
+    """Return the name of a kind without that of a limit."""
+    return name.partition("+")[0]
+
+
+def ungrouped() -> dict[str, Any]:
+    """Return what answers tell of a query that no limit looked at."""
+    groups = {limit.group: None for limit in LIMITS.values()}
+    return {**groups, "label": "", "fallback": False} if groups else {}
+
+
 def parse(name: str, settings: Settings) -> Method:
     """A method by any of its names; its `name` is the canonical one.
 
@@ -157,24 +204,25 @@ def parse(name: str, settings: Settings) -> Method:
     """
     text = re.sub(r"^dense-(\d+)", r"dense:fixed-\1", name.strip()).replace("medrag", "fixed-2")
     match = _PATTERN.fullmatch(text)
-    if match and match["kind"] in METHODS:
+    if match and match["kind"] in METHODS and (match["limit"] is None or match["limit"] in LIMITS):
         kind = METHODS[match["kind"]]
         numbers = kind.numbers(settings) if kind.numbers else None
         number = None if match["number"] is None else int(match["number"])
         numbered = number is None if numbers is None else number in numbers
         default = settings.retriever if kind.retrievers else None
         retriever = match["retriever"] or (default if default in kind.retrievers else next(iter(kind.retrievers), None))
-        if numbered and retriever in (kind.retrievers or (None,)) and (kind.retrievers or not match["topics"]):
-            topics = match["topics"] is not None
-            plain = match["kind"] if number is None else f"{match['kind']}-{number}"
+        if numbered and retriever in (kind.retrievers or (None,)) and (kind.retrievers or not match["limit"]):
+            bare = match["kind"] if number is None else f"{match['kind']}-{number}"
             only = retriever is None or retriever == default or len(kind.retrievers) == 1
-            prefixed = plain if only else f"{retriever}:{plain}".replace("dense:fixed-", "dense-")
+            prefixed = bare if only else f"{retriever}:{bare}".replace("dense:fixed-", "dense-")
             level = None if number is None or numbers is None else number - numbers.start + 1
-            full = prefixed + ("+topics" if topics else "")
-            return Method(full, cast(RetrieverName | None, retriever), match["kind"], level, topics)
+            limit = match["limit"] or ""
+            full = limited(prefixed, limit)
+            return Method(full, cast(RetrieverName | None, retriever), match["kind"], level, limit)
+    suffixes = f" or the suffix {' or '.join(limited('', limit) for limit in LIMITS)}" if LIMITS else ""
     raise ConfigError(
         f"method: expected one of {', '.join(_forms(settings))}, or one that searches with a retriever prefix "
-        f"(hybrid:fixed-2) or the suffix +topics, got {name!r}"
+        f"(hybrid:fixed-2){suffixes}, got {name!r}"
     )
 
 
@@ -222,8 +270,8 @@ def needs(methods: Sequence[Method], settings: Settings) -> Needs:
     union = Needs()
     for method in methods:
         union |= method.of.needs(method, settings)
-        if method.topics:
-            union |= Needs(("topics/assigned",), ("topics/model",))
+        if method.limit:
+            union |= LIMITS[method.limit].needs
     return union
 
 

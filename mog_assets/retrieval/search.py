@@ -96,8 +96,8 @@ class Bm25Searcher:
         queries: Terms of every question.
         open_indexes: Opens the indexes of all corpora, in order, at a level: one or more per corpus.
         starts: First chunk of each corpus at a level.
-        topics: Topic of every question, to find only its chunks; None finds all chunks.
-        chunk_topics: Topic of every chunk of a level, per corpus.
+        groups: Group of every question, to find only its chunks; None finds all chunks.
+        chunk_groups: Group of every chunk of a level, per corpus.
     """
 
     def __init__(
@@ -105,24 +105,24 @@ class Bm25Searcher:
         queries: Sequence[Sequence[str]],
         open_indexes: Callable[[int], Sequence[Words]],
         starts: Callable[[int], np.ndarray],
-        topics: np.ndarray | None = None,
-        chunk_topics: Callable[[int], Sequence[np.ndarray]] | None = None,
+        groups: np.ndarray | None = None,
+        chunk_groups: Callable[[int], Sequence[np.ndarray]] | None = None,
     ) -> None:
         self._queries = queries
         self._open_indexes = open_indexes
         self._starts = starts
-        self._topics = topics
-        self._chunk_topics = chunk_topics
+        self._groups = groups
+        self._chunk_groups = chunk_groups
 
     def search(self, level: int, k: int) -> Hits:
         """See `Searcher.search`."""
         indexes, starts = self._open_indexes(level), self._starts(level)
         ends = np.cumsum([index.chunks for index in indexes])
-        if self._topics is None or self._chunk_topics is None:
+        if self._groups is None or self._chunk_groups is None:
             per_index = [index.search(self._queries, k) for index in indexes]
         else:
-            pairs = zip(indexes, np.split(np.concatenate(list(self._chunk_topics(level))), ends[:-1]), strict=True)
-            per_index = [index.search_within(self._queries, k, self._topics, topics) for index, topics in pairs]
+            pairs = zip(indexes, np.split(np.concatenate(list(self._chunk_groups(level))), ends[:-1]), strict=True)
+            per_index = [index.search_within(self._queries, k, self._groups, groups) for index, groups in pairs]
         shards = ends - [index.chunks for index in indexes]
         hits = merge([chunks for chunks, _ in per_index], [scores for _, scores in per_index], shards)
         return hits if len(indexes) == len(starts) else hits.best_per_corpus(k, starts)

@@ -4,8 +4,8 @@ A filter maps names to conditions, which must all hold: `{"path": {"glob": "repo
 A condition is a value (equals), a list of values (one of them), or a mapping of operators: `in`, `gt`, `gte`, `lt`,
 `lte`, `glob`, `contains`, `starts`, `ends`. Names are `corpus`, `id`, `title`, `path`, `modified`, and the keys of the
 documents' metadata; those of nested mappings are joined by dots, and `metadata.path` is the documents' own key of that
-name. `topic` (a number, −1 for none), `topic.label` and `topic.probability` are those of the document's finest chunks.
-A value that is a list meets a condition if one of its items does, and a document if one of its chunks does.
+name. Others, which documents have through their finest chunks, are registered in `FIELDS`. A value that is a list meets
+a condition if one of its items does, and a document if one of its chunks does.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets import registry
+from mog_assets.registry import Registry
 from mog_assets.resources.errors import ConfigError, MissingArtefact
 from mog_assets.retrieval.corpora import Corpora
 
 # Names that every document has.
 OWN = ("corpus", "id", "title", "path", "modified")
-# Names that documents have through their chunks, once topics have been built.
-TOPICS = ("topic", "topic.label", "topic.probability")
 _OWN_KEY = "metadata."
 _ORDERED: dict[str, Callable[[Any, Any], bool]] = {
     "gt": operator.gt,
@@ -64,8 +64,22 @@ class Items:
     values: Mapping[str, tuple[Sequence[Scalar], np.ndarray]]
 
 
-def _no_topics() -> Items:
-    raise MissingArtefact("where.topic: expected chunks with topics, got none: run `mog run --select topics/assigned`")
+@dataclass(frozen=True)
+class Field:
+    """A name for filters that documents have through their chunks.
+
+    Attributes:
+        asset: The asset of each corpus that is read.
+        read: Reads all values of the asset, those of other names too. It raises `MissingArtefact` if they have not
+            been built.
+    """
+
+    asset: str
+    read: Callable[[Corpora], Items]
+
+
+FIELDS: Registry[Field] = registry.FIELDS
+"""Fields by the names that filters use."""
 
 
 class Fields:
@@ -73,13 +87,13 @@ class Fields:
 
     Args:
         corpora: The corpora; their metadata is read when the first filter is used.
-        topics: Reads the values of `TOPICS`; called when a filter or the list of names needs them.
+        of_chunks: Fields by name; their values are read when a filter or the list of names needs them.
     """
 
-    def __init__(self, corpora: Corpora, topics: Callable[[], Items] = _no_topics) -> None:
+    def __init__(self, corpora: Corpora, of_chunks: Mapping[str, Field] = FIELDS) -> None:
         self._corpora = corpora
-        self._topics = topics
-        self._items: Items | None = None
+        self._of_chunks = of_chunks
+        self._items: dict[Field, Items] = {}
         self._columns: dict[str, list[tuple[Scalar, ...]]] = {}
         self._masks: dict[str, np.ndarray] = {}
         self._having: dict[str, np.ndarray] | None = None
@@ -93,11 +107,8 @@ class Fields:
         """
         with self._alone:
             having = self._documents_by_name()
-            try:
-                reserved = (*OWN, *self._of_chunks().values)
-            except MissingArtefact:
-                reserved = OWN
-        names = (name for name in having if name not in (*OWN, *TOPICS))
+            reserved = (*OWN, *(name for name in self._of_chunks if self._is_built(name)))
+        names = (name for name in having if name not in OWN and name not in self._of_chunks)
         return (*reserved, *sorted(name for name in names if documents is None or documents[having[name]].any()))
 
     def _documents_by_name(self) -> dict[str, np.ndarray]:
@@ -121,7 +132,7 @@ class Fields:
         return {value: np.frombuffer(positions, np.int64) for value, positions in having.items()}
 
     def meeting(self, where: Where) -> np.ndarray:
-        """As `mask`, for a filter that does not come from a question: it may name what no document has, but no topics.
+        """Apply a filter that does not come from a question: it may name what no document has, but none of `FIELDS`.
 
         Raises:
             ConfigError: it is no filter.
@@ -129,10 +140,18 @@ class Fields:
         with self._alone:
             return self._met(parse(where), {})
 
-    def _of_chunks(self) -> Items:
-        if self._items is None:
-            self._items = self._topics()
-        return self._items
+    def _values_of(self, name: str) -> Items:
+        field = self._of_chunks[name]
+        if field not in self._items:
+            self._items[field] = field.read(self._corpora)
+        return self._items[field]
+
+    def _is_built(self, name: str) -> bool:
+        try:
+            self._values_of(name)
+        except MissingArtefact:
+            return False
+        return True
 
     def mask(self, where: Where, known: Sequence[str] | None = None) -> np.ndarray:
         """The documents that meet a filter, bool of shape (documents,).
@@ -143,22 +162,30 @@ class Fields:
 
         Raises:
             ConfigError: an unknown name or operator, or a value of the wrong kind.
-            MissingArtefact: it asks for topics, which have not been built.
+            MissingArtefact: it asks for what has not been built.
         """
         tests = parse(where)
         key = json.dumps(where, sort_keys=True, default=dict)
         with self._alone:
             if known is not None:
-                _check_names(tests, known)
+                self._check_names(tests, known)
             if key not in self._masks:
-                # Before names are checked: without topics, theirs are unknown.
-                items = {name: self._of_chunks() for name in tests if name in TOPICS}
-                _check_names(tests, self.names())
+                # Before names are checked: those of what has not been built are unknown.
+                items = {name: self._values_of(name) for name in tests if name in self._of_chunks}
+                self._check_names(tests, self.names())
                 mask = self._met(tests, items)
                 if len(self._masks) >= _MASKS:
                     self._masks.pop(next(iter(self._masks)))
                 self._masks[key] = mask
             return self._masks[key]
+
+    def _check_names(self, tests: Mapping[str, Test], known: Sequence[str]) -> None:
+        for name in tests:
+            own = name.removeprefix(_OWN_KEY)
+            if name not in known and (own == name or own not in (*known, *self._of_chunks)):
+                close = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known[:30])}"
+                raise ConfigError(f"where.{name}: expected a name that documents have, got {name!r}; {hint}")
 
     def _met(self, tests: Mapping[str, Test], items: Mapping[str, Items]) -> np.ndarray:
         mask = np.ones(len(self._corpora.layout.documents), bool)
@@ -193,15 +220,6 @@ class Fields:
         """The corpus' position and the columns of every document, in order; a bucket at a time."""
         rows = (row for table in self._corpora.tables(columns) for row in table.to_pylist())
         return zip(self._corpora.owners.tolist(), rows, strict=True)
-
-
-def _check_names(tests: Mapping[str, Test], known: Sequence[str]) -> None:
-    for name in tests:
-        own = name.removeprefix(_OWN_KEY)
-        if name not in known and (own == name or own not in (*known, *TOPICS)):
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known[:30])}"
-            raise ConfigError(f"where.{name}: expected a name that documents have, got {name!r}; {hint}")
 
 
 def _met(items: Items, name: str, test: Test, documents: int) -> np.ndarray:

@@ -21,12 +21,11 @@ from mog_assets.resources.errors import MissingArtefact, MogError
 from mog_assets.resources.store import label
 from mog_assets.retrieval.corpora import Read
 from mog_assets.retrieval.methods import AUTO, all_methods, by_words, needs, parse
-from mog_assets.retrieval.where import Fields
+from mog_assets.retrieval.where import FIELDS, Fields
 from mog_assets.serving import reading
 from mog_assets.serving.permissions import Seen
 from mog_assets.serving.snapshot import Place, Snapshot, SnapshotUnsettled, is_torn, read_matching, stamps, take
 from mog_assets.tools import Tools
-from mog_assets.topics.assign import document_topics
 
 _log = logging.getLogger(__name__)
 # What is opened again when artefacts of all corpora alone have changed; the rest stays.
@@ -181,7 +180,7 @@ class Generations:
             # Collections are always those of now.
             vector_store=None if snapshot is not None else self._tools.qdrant,
         )
-        fields = Fields(retrieval.corpora, partial(document_topics, retrieval.corpora))
+        fields = Fields(retrieval.corpora)
         return Generation(snapshot, version, retrieval, fields, Seen(fields))
 
     def _check_encoder(self, snapshot: Snapshot, required: Sequence[Place]) -> None:
@@ -257,7 +256,8 @@ def places(settings: Settings, names: Sequence[str]) -> tuple[list[Place], list[
     models = models_of(settings).values() if settings.trains_routers else []
     required = [*_of(names, auto.per_corpus), ("method", None)]
     shared = dict.fromkeys((*models, *all_of_them.shared))
-    others = [*_of(names, all_of_them.per_corpus), *((key, None) for key in shared)]
+    per_corpus = dict.fromkeys((*all_of_them.per_corpus, *(field.asset for field in FIELDS.values())))
+    others = [*_of(names, list(per_corpus)), *((key, None) for key in shared)]
     return required, [place for place in others if place not in required]
 
 

@@ -43,7 +43,7 @@ class Searched(BaseModel):
     where: dict[str, Any] | None = Field(
         None,
         description='Search documents only for which all conditions hold: {"lang": "en", "year": {"gte": 2020}, '
-        '"path": {"glob": "reports/*.pdf"}, "topic.label": {"contains": "skin"}}.',
+        '"path": {"glob": "reports/*.pdf"}, "title": {"contains": "skin"}}.',
     )
 
 
@@ -241,7 +241,8 @@ def _add_documents(made: FastAPI, serving: Serving) -> None:
         project = serving.project_for(request)
 
         def work() -> dict[str, Any]:
-            state = {name: getattr(project, name) for name in ("methods", "ways", "version", "loaded", "trouble")}
+            names = ("methods", "families", "ways", "version", "loaded", "trouble")
+            state = {name: getattr(project, name) for name in names}
             most = {"question": options.question_chars, "budget": options.budget, "k": options.k}
             corpora = [corpus.to_json() for corpus in project.corpora]
             kept = {"budget": project.settings.budget, "use": project.settings.use.log}

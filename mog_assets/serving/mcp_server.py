@@ -50,8 +50,8 @@ Filter = Annotated[
     dict[str, Any] | None,
     Field(
         description="Documents to search, by metadata: for each name a value, a list of values, or operators (in, gt, "
-        'gte, lt, lte, glob), such as {"path": {"glob": "reports/**"}, "year": {"gte": 2020}}, or by topic: '
-        '{"topic.label": {"contains": "skin"}}. An unknown name is answered with those that there are.'
+        'gte, lt, lte, glob), such as {"path": {"glob": "reports/**"}, "year": {"gte": 2020}}, or '
+        '{"title": {"contains": "skin"}}. An unknown name is answered with those that there are.'
     ),
 ]
 Ids = Annotated[Sequence[str], Field(description="Ids of documents, without their corpus.")]

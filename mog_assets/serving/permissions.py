@@ -25,7 +25,7 @@ from mog_assets.config import yaml_values
 from mog_assets.config.loading import checked
 from mog_assets.resources.errors import ConfigError, NotAllowed
 from mog_assets.resources.settings import SettingsModel
-from mog_assets.retrieval.where import TOPICS, Fields, parse
+from mog_assets.retrieval.where import FIELDS, Fields, parse
 from mog_assets.serving.tokens import JwtSettings, Tokens
 
 ALL = "*"
@@ -75,8 +75,8 @@ def _filter(value: dict[str, Any]) -> dict[str, Any]:
         names = parse(value)
     except ConfigError as error:
         raise ValueError(f"a filter of documents ({error})") from error
-    if topics := sorted(set(TOPICS) & set(names)):
-        raise ValueError(f"a filter by what documents say of themselves, which {topics[0]!r} is not")
+    if of_chunks := sorted(set(FIELDS) & set(names)):
+        raise ValueError(f"a filter by what documents say of themselves, which {of_chunks[0]!r} is not")
     return value
 
 
@@ -245,7 +245,7 @@ class Seen:
             for name in names:
                 named[allowing.get(name, [])] = True
             seen |= named & self.matching(rules, number)
-        known = tuple(name for name in self.fields.names(seen) if name not in TOPICS and name not in rules.hidden)
+        known = tuple(name for name in self.fields.names(seen) if name not in FIELDS and name not in rules.hidden)
         return Sight(None if seen.all() else seen, known, rules.hidden)
 
     def _once(self, key: Any, make: Any) -> Any:

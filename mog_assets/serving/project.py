@@ -36,6 +36,7 @@ from mog_assets.retrieval.methods import (
     parse,
     rankings,
     trained_methods,
+    ungrouped,
 )
 from mog_assets.retrieval.phrases import phrases, quoted
 from mog_assets.retrieval.where import Where
@@ -206,6 +207,12 @@ class Project:
         with self._generations.using() as now:
             return [m.name for m in methods if not m.evaluation_only and self._has(now, m)]
 
+    @property
+    def families(self) -> dict[str, str]:
+        """What methods are listed under where people choose one; those that are not named, with others of the core."""
+        methods = (parse(name, self.settings) for name in self.methods)
+        return {method.name: method.family for method in methods if method.family}
+
     def _has(self, now: Generation, method: Method) -> bool:
         if method.trained and not self.settings.trains_routers:
             return False
@@ -309,7 +316,7 @@ class Project:
                 how, because = retrieval.chosen
             ranked = retrieval.passages(how, k, limit)
             weights = how.of.weights(retrieval, how, explain)
-            topics = reading.topics(retrieval, how, k or self.settings.k)
+            groups = reading.groups(retrieval, how, k or self.settings.k)
             why = retrieval.reasons(how, ranked) if explain else None
             tracing.note(method=how.name, version=now.version, passages=len(ranked.rank))
             filtered = corpora is not None or bool(where) or not sight.whole
@@ -324,7 +331,7 @@ class Project:
                     # Vectors are those of the question as it was typed. The words are those of all documents.
                     retrieval.analysed[row].taken if sight.whole and how.retriever != "dense" else {},
                     weights[row],
-                    topics[row] if sight.whole else None,
+                    groups[row] if sight.whole else {},
                     source_name(retrieval.corpora) if how.ranking else "",
                 )
                 for row, (question, passages) in enumerate(
@@ -390,7 +397,7 @@ class Project:
             auto = weights = None
             if how.retrieval is not None:
                 auto = retrieval.chosen[0].name if how.retrieval.kind == AUTO else None
-                # The router gave no weights if the classifier chose to answer without retrieval.
+                # Nothing was weighed if the way of answering did not retrieve.
                 if row.passages:
                     (weights,) = how.retrieval.of.weights(retrieval.again([alone]), how.retrieval, False)
             given = [roles.Passage(**{**p, "spans": tuple(tuple(span) for span in p["spans"])}) for p in row.passages]
@@ -629,6 +636,7 @@ def _details(row: AnswerRow, sight: Sight) -> dict[str, Any]:
     left_out = ("question", "answer", "failure", "method", "reader", "passages")
     details = {key: value for key, value in asdict(row).items() if key not in left_out}
     if not sight.whole:
-        # Topics are called by the words of all documents.
-        details["queries"] = [{**query, "topic": None, "label": ""} for query in row.queries]
+        # Groups are called by the words of all documents.
+        unknown = {name: value for name, value in ungrouped().items() if name != "fallback"}
+        details["queries"] = [{**query, **unknown} for query in row.queries]
     return details

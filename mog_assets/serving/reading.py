@@ -17,7 +17,7 @@ from mog_assets.corpus.marks import Mark, headings_at, page_at
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.reader.calibration import sentence_at
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import Method
+from mog_assets.retrieval.methods import LIMITS, Method
 from mog_assets.retrieval.passages import Passages
 from mog_assets.retrieval.phrases import phrases
 from mog_assets.retrieval.where import Fields, noted
@@ -167,12 +167,9 @@ def nothing(method: Method, given: dict[str, float] | None, question: str, filte
     return "No passage: there are no vectors to compare the question with."
 
 
-def topics(retrieval: Retrieval, method: Method, k: int) -> list[dict[str, Any] | None]:
-    """The topic of each question, see `Retrieved.topic`; None if the method does not use topics."""
-    if not method.topics:
-        return [None] * len(retrieval.queries)
-    labels, fell_back = retrieval.topics.model.labels, retrieval.fell_back(method, k)
-    return [
-        {"topic": int(topic), "label": labels[int(topic)], "probability": float(p), "all topics": bool(fell)}
-        for topic, p, fell in zip(*retrieval.topics.assigned, fell_back, strict=True)
-    ]
+def groups(retrieval: Retrieval, method: Method, k: int) -> list[dict[str, Any]]:
+    """Tell the group of each question, see `Retrieved.details`; nothing if the method has no limit."""
+    if not method.limit:
+        return [{} for _ in retrieval.queries]
+    limit, rows = LIMITS[method.limit], retrieval.grouped(method, k)
+    return [{limit.group: {**row, f"all {method.limit}": row.pop("fallback")}} for row in rows]

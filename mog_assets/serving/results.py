@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mog_assets.corpus.marks import Mark
+from mog_assets.registry import LIMITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Passage:
         metadata: Of the document, as JSON values.
         score: By the method that ranked it; higher is better, scores of different methods are not comparable. None
             for the passages of an answer, which may come from several rounds.
-        level: The finest level whose chunks have as many pieces, or hops for methods of the sentence graph.
+        level: The finest level whose chunks have as many pieces; another granularity for methods that have their own.
         why: What raised its score most, in words; empty unless asked for.
     """
 
@@ -84,10 +85,10 @@ class Retrieved:
         nothing: Why there is no passage; empty if there is one.
         version: Of the artefacts that were searched: changes when a run has moved one of them.
         taken: Words that no document has, with the word that each was taken for.
-        weights: Weight of each granularity by name, if a router weighted them; with `explain`, the share of each
+        weights: Weight of each granularity by name, if the method weighs them; with `explain`, the share of each
             retriever and level in the weight of all, if the ranking weighs them (`mix` does not).
-        topic: Number, label and probability of the question's topic, and whether passages of all topics were used
-            instead; None if the method does not use topics.
+        details: What limits the question, by the name of a group, which is also a key of `to_json`: its number, label
+            and probability, and whether passages of all groups were used instead; empty if the method has no limit.
         candidates: `exhaustive` if a ranking chose among all texts, `indexed` if among those of the documents with the
             best pieces; empty for other methods.
     """
@@ -100,7 +101,7 @@ class Retrieved:
     version: str
     taken: dict[str, str] = field(default_factory=dict)
     weights: dict[str, float] | None = None
-    topic: dict[str, Any] | None = None
+    details: dict[str, Any] = field(default_factory=dict)
     candidates: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -108,7 +109,8 @@ class Retrieved:
         names = ("question", "method", "because", "nothing", "version", "taken", "candidates")
         content = {name: getattr(self, name) for name in names}
         passages = [passage.to_json() for passage in self.passages]
-        return {**content, "passages": passages, "weights": self.weights, "topic": self.topic}
+        groups = {limit.group: self.details.get(limit.group) for limit in LIMITS.values()}
+        return {**content, "passages": passages, "weights": self.weights, **groups}
 
 
 @dataclass(frozen=True, slots=True)

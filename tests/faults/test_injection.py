@@ -221,7 +221,7 @@ def test_a_strict_model_would_be_caught_by_a_number_that_can_be_known(monkeypatc
 def means(model, *texts):
     passages = [Passage("c", f"d{i}", "t", text) for i, text in enumerate(texts)]
     return Means(
-        Prompted(model, "double"), lambda queries, k, topics, read: [RetrievedPassages(passages[:k]) for _ in queries]
+        Prompted(model, "double"), lambda queries, k, limit, read: [RetrievedPassages(passages[:k]) for _ in queries]
     )
 
 

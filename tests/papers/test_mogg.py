@@ -16,8 +16,9 @@ from mog_assets.evaluation.measures import evaluate
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import open_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 from mog_assets.papers.mix_of_granularity.mixing import candidates, emit, ranked
+from mog_assets.papers.topics.questions import topics_of
 from mog_assets.questions.sets import Evidence, Question
-from mog_assets.ranking.retrieve import Retrieval, topic_groups
+from mog_assets.ranking.retrieve import Retrieval, groups_of
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import parse
@@ -198,7 +199,7 @@ def test_passages_are_slices_of_their_documents_in_order(sample_project, documen
         # Nodes that touch are one span.
         assert all(a[:2] != b[:2] or a[3] < b[2] for a, b in zip(spans, spans[1:], strict=False))
     assert (found.weights is not None) == (method in ("mogg-paper", "mogg-paper+topics"))
-    assert (found.topic is not None) == method.endswith("+topics")
+    assert ("topic" in found.details) == method.endswith("+topics")
 
 
 def test_a_hop_neighbourhood_is_what_the_graph_says(sample_project, tools, around):
@@ -258,14 +259,14 @@ def test_passages_are_of_the_questions_topic_or_of_all_where_it_has_too_few(samp
     questions = list(SAMPLE_QUESTIONS)
     retrieval = asked(tools, corpora, *questions)
     method = parse(name, tools.settings)
-    found, plain = retrieval.rank(method, 2), retrieval.rank(method.within(False), 2)
+    found, plain = retrieval.rank(method, 2), retrieval.rank(method.within(""), 2)
     back = retrieval.fell_back(method, 2)
-    topics, _ = retrieval.topics.assigned
+    topics, _ = topics_of(retrieval).assigned
     # Both branches are taken.
     assert back.any() and not back.all()
     assert back[topics == -1].all()
     # Of every passage, the topic of the chunk that it was found by.
-    of_topic = method.of.rank(retrieval, method, retrieval.once(topic_groups))
+    of_topic = method.of.rank(retrieval, method, retrieval.once(groups_of, "topics"))
     for question in range(len(questions)):
         here, same = found.at(found.question == question), plain.at(plain.question == question)
         expected = same if back[question] else of_topic.at(of_topic.question == question)
@@ -276,10 +277,10 @@ def test_passages_are_of_the_questions_topic_or_of_all_where_it_has_too_few(samp
 def test_dense_and_bm25_search_only_chunks_of_the_topic(tools, corpora):
     questions = list(SAMPLE_QUESTIONS)
     retrieval = asked(tools, corpora, *questions)
-    topics, _ = retrieval.topics.assigned
-    of_chunks = np.concatenate(retrieval.topics.chunks(2))
+    topics, _ = topics_of(retrieval).assigned
+    of_chunks = np.concatenate(topics_of(retrieval).chunks(2))
     for retriever in ("bm25", "dense", "hybrid"):
-        hits = retrieval.searcher(retriever, retrieval.once(topic_groups)).search(2, 50)
+        hits = retrieval.searcher(retriever, retrieval.once(groups_of, "topics")).search(2, 50)
         assert len(hits.chunk)
         np.testing.assert_array_equal(of_chunks[hits.chunk], topics[hits.question])
 
@@ -291,26 +292,26 @@ SETTINGS = settings_model().model_validate({"corpora": {"c": {"path": "x"}}})
 
 
 @pytest.mark.parametrize(
-    ("name", "canonical", "kind", "level", "topics"),
+    ("name", "canonical", "kind", "level", "limit"),
     [
-        ("hop-0", "hop-0", "hop", 1, False),
-        ("bm25:hop-4", "hop-4", "hop", 5, False),
-        ("mogg-paper", "mogg-paper", "mogg-paper", None, False),
-        ("mogg-uniform", "mogg-uniform", "mogg-uniform", None, False),
-        ("mogg-paper+topics", "mogg-paper+topics", "mogg-paper", None, True),
-        ("medrag+topics", "fixed-2+topics", "fixed", 2, True),
-        ("dense-3+topics", "dense-3+topics", "fixed", 3, True),
-        ("hybrid:mog-paper+topics", "hybrid:mog-paper+topics", "mog-paper", None, True),
+        ("hop-0", "hop-0", "hop", 1, ""),
+        ("bm25:hop-4", "hop-4", "hop", 5, ""),
+        ("mogg-paper", "mogg-paper", "mogg-paper", None, ""),
+        ("mogg-uniform", "mogg-uniform", "mogg-uniform", None, ""),
+        ("mogg-paper+topics", "mogg-paper+topics", "mogg-paper", None, "topics"),
+        ("medrag+topics", "fixed-2+topics", "fixed", 2, "topics"),
+        ("dense-3+topics", "dense-3+topics", "fixed", 3, "topics"),
+        ("hybrid:mog-paper+topics", "hybrid:mog-paper+topics", "mog-paper", None, "topics"),
     ],
 )
-def test_names_of_graph_and_topics(name, canonical, kind, level, topics):
+def test_names_of_graph_and_topics(name, canonical, kind, level, limit):
     for retriever in ("bm25", "dense"):
         settings = SETTINGS.model_copy(update={"retriever": retriever})
         method = parse(name, settings)
-        assert (method.kind, method.level, method.topics) == (kind, level, topics)
+        assert (method.kind, method.level, method.limit) == (kind, level, limit)
         assert parse(method.name, settings) == method
-        assert method.within(not topics).topics is not topics
-        assert parse(method.within(not topics).name, settings) == method.within(not topics)
+        other = method.within("" if limit else "topics")
+        assert other.limit != limit and parse(other.name, settings) == other
     assert parse(name, SETTINGS).name == canonical
 
 

@@ -13,7 +13,7 @@ ROUNDS = 5
 
 
 def at_rag(
-    questions: Sequence[AnswerRequest], means: Means, rounds: int = ROUNDS, k: int = ONE_STEP_K, topics: bool = True
+    questions: Sequence[AnswerRequest], means: Means, rounds: int = ROUNDS, k: int = ONE_STEP_K, limit: str = "topics"
 ) -> list[AnswerRow]:
     """Retrieve by topic, think, answer, grade, rewrite, until an answer passes (AT-RAG, Algorithm 1).
 
@@ -29,14 +29,14 @@ def at_rag(
         means: Reader and retrieval.
         rounds: N, at least 1.
         k: Passages per round.
-        topics: Whether retrieval filters by topic.
+        limit: See `answerers.Retrieve`.
     """
     every = start(questions)
     active = every
     for number in range(1, rounds + 1):
         for progress in active:
             progress.rounds = number
-        search(active, means, k, topics, again=number > 1)
+        search(active, means, k, limit, again=number > 1)
         last = number == rounds
         passed = means.each(lambda p: _round(p, means.roles, rewrite=not last), active)  # noqa: B023
         active = [p for p, done in zip(active, passed, strict=True) if not done]
@@ -78,7 +78,7 @@ def _grade(p: Progress, roles: Roles, answer: str) -> None:
     p.graded = grades["support"] == "supported"
 
 
-def adaptive(questions: Sequence[AnswerRequest], means: Means, topics: bool = True) -> list[AnswerRow]:
+def adaptive(questions: Sequence[AnswerRequest], means: Means, limit: str = "topics") -> list[AnswerRow]:
     """Adaptive-RAG: a classifier picks `cot`, `one_step` or `at_rag` for each question.
 
     A question that could not be classified has no answer.
@@ -86,15 +86,15 @@ def adaptive(questions: Sequence[AnswerRequest], means: Means, topics: bool = Tr
     Args:
         questions: The questions to answer.
         means: Reader and retrieval.
-        topics: Whether retrieval filters by topic.
+        limit: See `answerers.Retrieve`.
     """
     active = start(questions)
     routes = means.each(lambda p: p.take("classify", means.roles.classify(p.request)), active)
     answered: dict[int, AnswerRow] = {}
     ways: dict[Route, Callable[[Sequence[AnswerRequest]], list[AnswerRow]]] = {
         "none": lambda some: cot(some, means),
-        "single": lambda some: one_step(some, means, topics=topics),
-        "iterative": lambda some: at_rag(some, means, topics=topics),
+        "single": lambda some: one_step(some, means, limit=limit),
+        "iterative": lambda some: at_rag(some, means, limit=limit),
     }
     for route, answer in ways.items():
         chosen = [i for i, named in enumerate(routes) if named == route]

@@ -16,7 +16,7 @@ from mog_assets.answering.notation import combinations
 from mog_assets.answering.roles import SUPPORT, USEFULNESS
 from mog_assets.config import Settings
 from mog_assets.evaluation.scores import interval, on_documents, p_said
-from mog_assets.experiments.answers import (
+from mog_assets.papers.experiments.answers import (
     AnsweredCases,
     accuracy_measures,
     by_way,
@@ -24,14 +24,24 @@ from mog_assets.experiments.answers import (
     of_answers,
     of_model,
 )
-from mog_assets.experiments.conclusions import every, joined, turned, untestable
-from mog_assets.experiments.contexts import gold_chunks
-from mog_assets.experiments.lab import ALPHA, MARGIN, Claim, Experiment, Findings, Lab, greater, registered, score_rows
+from mog_assets.papers.experiments.conclusions import every, joined, turned, untestable
+from mog_assets.papers.experiments.contexts import gold_chunks
+from mog_assets.papers.experiments.lab import (
+    ALPHA,
+    MARGIN,
+    Claim,
+    Experiment,
+    Findings,
+    Lab,
+    greater,
+    registered,
+    score_rows,
+)
+from mog_assets.papers.topics.assign import read_topics
+from mog_assets.papers.topics.model import OUTLIER
 from mog_assets.questions.sets import Question
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.significance import bootstrap_interval, by_document, detectable, permutation_p, share_interval
-from mog_assets.topics.assign import read_topics
-from mog_assets.topics.model import OUTLIER
 
 _CRITERIA = ("correctness", "completeness", "relevance", MARK)
 # Share of the questions with a rejected first answer that must pass later.
@@ -60,7 +70,7 @@ def at_rag(lab: Lab) -> Findings:
         for way in loops:
             part, retrieval = answers[answers["method"] == way], ways[way].retrieval
             # A method without topics has no topic hit rate.
-            hits = topic_hits(part, gold if retrieval is not None and retrieval.topics else {})
+            hits = topic_hits(part, gold if retrieval is not None and retrieval.limit else {})
             rounds.append(_rounds_row(way, part, hits, lab.seed))
             grades += grade_rows(way, part)
             claims += [*_topic_claim(name, way, hits, lab.seed), *_rewriting_claim(lab, name, way, part)]

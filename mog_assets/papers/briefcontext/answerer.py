@@ -20,7 +20,7 @@ def briefcontext(
     k: int = BRIEF_K,
     partitions: int = PARTITIONS,
     preflight: bool = True,
-    topics: bool = False,
+    limit: str = "",
 ) -> list[AnswerRow]:
     """Map-reduce over partitions of the passages if two rankings disagree on the top (BriefContext, section 5.2).
 
@@ -33,10 +33,10 @@ def briefcontext(
         k: Number of passages.
         partitions: Number of partitions: contiguous, in retrieval order, with sizes that differ by at most one.
         preflight: Whether to run the preflight check; without it, the map-reduce always runs.
-        topics: Whether retrieval filters by topic.
+        limit: See `answerers.Retrieve`.
     """
     active = start(questions)
-    search(active, means, k, topics)
+    search(active, means, k, limit)
     for progress, order in zip(active, [means.rerank(p.query, p.results.passages) for p in active], strict=True):
         iou = overlap(range(len(order)), order, TOP)
         reduces = bool(progress.results.passages) and (not preflight or iou <= THRESHOLD)

@@ -10,8 +10,8 @@ import pandas as pd
 
 from mog_assets.chunking.chunkers import CHUNKERS, sentences
 from mog_assets.config import ChunkerTraining, Settings
-from mog_assets.experiments.conclusions import joined, over_sets
-from mog_assets.experiments.lab import (
+from mog_assets.papers.experiments.conclusions import joined, over_sets
+from mog_assets.papers.experiments.lab import (
     ALPHA,
     Experiment,
     Findings,

@@ -17,7 +17,7 @@ from mog_assets.chunking.cuts import Spans, least, spans_to, unit_chars
 from mog_assets.chunking.sentences import token_starts, units
 from mog_assets.config import ChunkerTraining
 from mog_assets.evaluation.measures import evaluate
-from mog_assets.experiments.lab import (
+from mog_assets.papers.experiments.lab import (
     Lab,
     NothingToMeasure,
     about,

@@ -80,7 +80,7 @@ def _papers(settings: Settings) -> list[str]:
     return [*(f"{retriever}:{name}" for retriever in RETRIEVERS for name in names), "oracle-paper", *hops, *topics]
 
 
-_GRAPH = "best of the sentence graph"
+_GRAPH, _FAMILY = "best of the sentence graph", "sentence graph"
 
 METHODS.register(
     "mog-paper",
@@ -108,14 +108,19 @@ METHODS.register(
         joined=False,
         weights=_weights,
         nothing=_nothing("hop"),
+        family=_FAMILY,
     ),
 )
 METHODS.register(
     "fused-paper",
     Kind(_fused, searched, "levels with equal weights", ("#E69F00", "s"), levels, retrievers=RETRIEVERS),
 )
-METHODS.register("hop", Kind(_hop, _of_graph(), _GRAPH, ("#56B4E9", "v"), _hops, retrievers=("bm25",), joined=False))
-METHODS.register("mogg-uniform", Kind(_uniform, _of_graph(), _GRAPH, retrievers=("bm25",), joined=False))
+METHODS.register(
+    "hop", Kind(_hop, _of_graph(), _GRAPH, ("#56B4E9", "v"), _hops, retrievers=("bm25",), joined=False, family=_FAMILY)
+)
+METHODS.register(
+    "mogg-uniform", Kind(_uniform, _of_graph(), _GRAPH, retrievers=("bm25",), joined=False, family=_FAMILY)
+)
 METHODS.register(
     "oracle-paper",
     Kind(

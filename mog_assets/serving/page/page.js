@@ -188,9 +188,7 @@ const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")}
 // The methods that can say why a passage is there.
 const EXPLAINED = /^(auto|fused|multihop|tuned|mog|mix|rrf|umg)$/;
 const GROUPS = [
-  [/\+topics$/, "passages of the question's topic"],
   [EXPLAINED, "rankings"],
-  [/^(hop-|mogg-)/, "sentence graph"],
   [/^dense/, "meaning"],
   [/^hybrid/, "words and meaning"],
   [/^bm25/, "words"],
@@ -225,7 +223,7 @@ function fillChoices() {
   byId("corpora").hidden = boxes.length < 2;
   const groups = new Map();
   for (const method of known.methods) {
-    const [, name] = GROUPS.find(([pattern]) => pattern.test(method));
+    const name = known.families?.[method] ?? GROUPS.find(([pattern]) => pattern.test(method))[1];
     if (!groups.has(name)) groups.set(name, make("optgroup", { label: name }));
     groups.get(name).append(make("option", { value: method }, method));
   }

@@ -88,10 +88,10 @@ class Library:
     def __init__(self, passages=PASSAGES, topic=3):
         self.passages, self.topic, self.asked = passages, topic, []
 
-    def __call__(self, queries, k, topics, read=()):
-        self.asked.append((list(queries), k, topics))
-        topic = self.topic if topics else None
-        return [RetrievedPassages(self.passages[:k], topic, "hormones" if topics else "", topic == -1) for _ in queries]
+    def __call__(self, queries, k, limit, read=()):
+        self.asked.append((list(queries), k, limit))
+        group = {"topic": self.topic, "label": "hormones", "fallback": self.topic == -1} if limit else {}
+        return [RetrievedPassages(self.passages[:k], group) for _ in queries]
 
 
 def means(model, library=None, **more):
@@ -111,7 +111,7 @@ def test_answer_that_passes_both_graders_ends_the_loop():
     assert (row.answer, row.graded, row.rounds, row.calls) == ("A", True, 1, 4)
     assert row.grades == [{"usefulness": "useful", "support": "supported"}]
     assert row.queries == [{"query": CHOICE.question, "topic": 3, "label": "hormones", "fallback": False}]
-    assert library.asked == [([CHOICE.question], 5, True)]
+    assert library.asked == [([CHOICE.question], 5, "topics")]
     assert not model.asked["rewrite"]
     assert (row.tokens_in, row.tokens_out, row.cost, row.seconds) == (40, 8, 2.0, 1.0)
 
@@ -248,7 +248,7 @@ def test_map_reduce_runs_over_contiguous_partitions_in_the_order_of_retrieval(pa
     model = Scripted(extract=extracts)
     library = Library(sixteen())
     row = briefcontext([CHOICE], means(model, library, rerank=reversed_ranking), partitions=partitions)[0]
-    assert library.asked == [([CHOICE.question], 16, False)]
+    assert library.asked == [([CHOICE.question], 16, "")]
     assert row.preflight == {"iou": 0.0, "map_reduce": True}
     assert (row.answer, row.extractions, row.calls) == ("B", extracts, partitions + 1)
     seen = [[i for i in range(16) if f"text number {i}.\n" in prompt] for prompt in model.asked["extract"]]
@@ -325,7 +325,7 @@ def test_chain_of_thought_retrieves_nothing_and_one_step_once():
     assert not library.asked
     assert "Documents:\nnone\n" in model.asked["answer"][0]
     row = one_step([CHOICE], means(model, library), k=2)[0]
-    assert library.asked == [([CHOICE.question], 2, False)]
+    assert library.asked == [([CHOICE.question], 2, "")]
     assert row.passages[1] == {
         "corpus": "med",
         "doc": "d2",
@@ -347,7 +347,7 @@ def test_classifier_picks_the_way_and_its_call_is_in_the_account():
     assert [row.calls for row in rows] == [2, 2, 5, 1]
     assert [len(row.passages) for row in rows] == [0, 3, 3, 0]
     assert {row.method for row in rows} == {"adaptive"}
-    assert library.asked == [(["Question 1?"], 5, True), (["Question 2?"], 5, True)]
+    assert library.asked == [(["Question 1?"], 5, "topics"), (["Question 2?"], 5, "topics")]
     assert rows[3].answer is None
     assert rows[3].failure.startswith("classify: expected verdict, one of none, single, iterative")
 

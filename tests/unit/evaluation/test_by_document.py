@@ -17,10 +17,10 @@ from mog_assets.evaluation import browse, history
 from mog_assets.evaluation.answers import mark, preflight_cases, preflight_quality, score_answers
 from mog_assets.evaluation.measures import evaluate, measure_names
 from mog_assets.evaluation.scores import compare, score, side_by_side
-from mog_assets.experiments.answers import flip_rows, paired_rows
-from mog_assets.experiments.lab import alike, board, greater, score_rows
 from mog_assets.papers.at_rag import experiments as loop
 from mog_assets.papers.briefcontext.experiments import conflicts, preflight
+from mog_assets.papers.experiments.answers import flip_rows, paired_rows
+from mog_assets.papers.experiments.lab import alike, board, greater, score_rows
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.experiments import granularity, labels
 from mog_assets.questions.sets import Evidence, Question

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 
 from mog_assets import plan
 from mog_assets.cli import main
-from mog_assets.experiments import learning
 from mog_assets.materialising import materialise
+from mog_assets.papers.experiments import learning
 from mog_assets.questions.sets import LEVELS
 from mog_assets.ranking import mix, mog, tuned
 from mog_assets.ranking.candidates import Candidates

@@ -223,10 +223,10 @@ def test_passages_support_what_they_say_and_nothing_else(neural):
 def test_the_loop_goes_on_where_passages_have_no_answer(neural):
     rounds = iter([[PASSAGES[1]], [PASSAGES[1], PASSAGES[0]]])
 
-    def retrieve(queries, k, topics, read=()):
+    def retrieve(queries, k, limit, read=()):
         return [RetrievedPassages(next(rounds)) for _ in queries]
 
-    (row,) = at_rag([REINTRODUCED], Means(neural, retrieve), rounds=2, topics=False)
+    (row,) = at_rag([REINTRODUCED], Means(neural, retrieve), rounds=2, limit="")
     assert "2004" in row.answer and row.rounds == 2 and row.graded
 
 
@@ -234,7 +234,7 @@ def test_a_later_round_without_an_answer_does_not_lose_an_earlier_one(neural):
     rounds = iter([[PASSAGES[0]], [PASSAGES[1]]])
     assert neural.answer(REINTRODUCED, PASSAGES[1:]).declined
 
-    def retrieve(queries, k, topics, read=()):
+    def retrieve(queries, k, limit, read=()):
         return [RetrievedPassages(next(rounds)) for _ in queries]
 
     class Doubts(Neural):
@@ -248,7 +248,7 @@ def test_a_later_round_without_an_answer_does_not_lose_an_earlier_one(neural):
             return super().answer(asked, passages)
 
     reader = Doubts(neural.encode, "e", network=shipped())
-    (row,) = at_rag([REINTRODUCED], Means(reader, retrieve), rounds=2, topics=False)
+    (row,) = at_rag([REINTRODUCED], Means(reader, retrieve), rounds=2, limit="")
     assert "2004" in row.answer and row.failure == "" and row.rounds == 2 and row.graded is False
     assert row.grades == [{"usefulness": "useful", "support": "unsupported"}, {"usefulness": None, "support": None}]
     # The answer comes with what it was read from.

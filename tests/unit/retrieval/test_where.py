@@ -10,8 +10,11 @@ import mog_assets
 from mog_assets.cli import main
 from mog_assets.resources.errors import ConfigError, MissingArtefact
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.where import TOPICS, Fields, Items, parse
+from mog_assets.retrieval.where import Field, Fields, Items, parse
 from mog_assets.tools import Tools
+
+# Fields of chunks.
+TOPICS = ("topic", "topic.label", "topic.probability")
 
 DOCUMENTS = {
     "reports/2023/a.md": ("---\nyear: 2023\ntags: [pond, bird]\n---\n", "The heron waits for a fish in the pond."),
@@ -163,20 +166,21 @@ def some_topics(corpora):
     ],
 )
 def test_document_meets_a_condition_on_topics_if_one_of_its_chunks_does(corpora, where, documents):
-    assert np.flatnonzero(Fields(corpora, lambda: some_topics(corpora)).mask(where)).tolist() == documents
+    fields = Fields(corpora, dict.fromkeys(TOPICS, Field("topics/assigned", some_topics)))
+    assert np.flatnonzero(fields.mask(where)).tolist() == documents
 
 
 def test_topics_that_have_not_been_built_are_an_error_with_its_remedy(corpora):
-    def missing():
+    def missing(corpora):
         raise MissingArtefact("where.topic: expected topics of corpus files, got none: run `mog run`")
 
-    for fields in (Fields(corpora), Fields(corpora, missing)):
-        assert not set(TOPICS) & set(fields.names())
-        for name in TOPICS:
-            with pytest.raises(MissingArtefact, match=r"where\.topic: expected .*, got none: run `mog run"):
-                fields.mask({name: 1})
-        # Other filters do not need them, and a document's own key stays what it is.
-        assert fields.mask({"metadata.topic": "newts"}).sum() == 1
+    fields = Fields(corpora, dict.fromkeys(TOPICS, Field("topics/assigned", missing)))
+    assert not set(TOPICS) & set(fields.names())
+    for name in TOPICS:
+        with pytest.raises(MissingArtefact, match=r"where\.topic: expected .*, got none: run `mog run"):
+            fields.mask({name: 1})
+    # Other filters do not need them, and a document's own key stays what it is.
+    assert fields.mask({"metadata.topic": "newts"}).sum() == 1
 
 
 def test_command_filters_by_topic(ponds, monkeypatch):

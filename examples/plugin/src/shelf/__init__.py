@@ -90,9 +90,9 @@ class Length:
         return found.place[:, 2].astype(np.float32)
 
 
-def shout(questions, means, topics=False):
+def shout(questions, means, limit=""):
     """As `one-step`, louder."""
-    rows = one_step(questions, means, topics=topics)
+    rows = one_step(questions, means, limit=limit)
     return [replace(row, method="shout", answer=row.answer and row.answer.upper()) for row in rows]
 
 

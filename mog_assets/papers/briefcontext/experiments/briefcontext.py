@@ -10,9 +10,10 @@ import pandas as pd
 
 from mog_assets.answering.answerers import one_step
 from mog_assets.config import Settings
-from mog_assets.experiments.answers import accuracy_measures, differences, of_model, paired_rows
-from mog_assets.experiments.conclusions import every, joined, turned, untestable
-from mog_assets.experiments.contexts import (
+from mog_assets.papers.briefcontext.answerer import briefcontext
+from mog_assets.papers.experiments.answers import accuracy_measures, differences, of_model, paired_rows
+from mog_assets.papers.experiments.conclusions import every, joined, turned, untestable
+from mog_assets.papers.experiments.contexts import (
     Case,
     Find,
     Way,
@@ -25,7 +26,7 @@ from mog_assets.experiments.contexts import (
     options,
     read_by_contexts,
 )
-from mog_assets.experiments.lab import (
+from mog_assets.papers.experiments.lab import (
     Claim,
     Experiment,
     Findings,
@@ -36,9 +37,8 @@ from mog_assets.experiments.lab import (
     score_rows,
     told,
 )
-from mog_assets.experiments.plots import curves
-from mog_assets.experiments.settings import EXPERIMENT_SETTINGS
-from mog_assets.papers.briefcontext.answerer import briefcontext
+from mog_assets.papers.experiments.plots import curves
+from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.questions.sets import Question
 
 ONE, BOTH = "one prompt", "map-reduce"

@@ -10,10 +10,6 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.evaluation.scores import interval, p_said, p_text
-from mog_assets.experiments.answers import of_model, without
-from mog_assets.experiments.conclusions import untestable
-from mog_assets.experiments.contexts import Case, Find, by_set, candidates, context, depends_on, read_by_contexts
-from mog_assets.experiments.lab import ALPHA, MARGIN, Claim, Experiment, Findings, Lab, Verdict, about, registered
 from mog_assets.papers.briefcontext.answerer import PARTITIONS, split
 from mog_assets.papers.briefcontext.experiments.briefcontext import (
     BOTH,
@@ -23,6 +19,20 @@ from mog_assets.papers.briefcontext.experiments.briefcontext import (
     by_position,
     unmeasured,
     varied,
+)
+from mog_assets.papers.experiments.answers import of_model, without
+from mog_assets.papers.experiments.conclusions import untestable
+from mog_assets.papers.experiments.contexts import Case, Find, by_set, candidates, context, depends_on, read_by_contexts
+from mog_assets.papers.experiments.lab import (
+    ALPHA,
+    MARGIN,
+    Claim,
+    Experiment,
+    Findings,
+    Lab,
+    Verdict,
+    about,
+    registered,
 )
 from mog_assets.questions.marks import f1, normalised
 from mog_assets.questions.sets import Question

@@ -12,9 +12,9 @@ from mog_assets.answering.preflight import TOP, Confusion
 from mog_assets.config import Settings
 from mog_assets.evaluation.answers import preflight_cases
 from mog_assets.evaluation.scores import interval, on_documents, p_said
-from mog_assets.experiments.answers import AnsweredCases, of_answers
-from mog_assets.experiments.conclusions import untestable
-from mog_assets.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, Verdict, registered
+from mog_assets.papers.experiments.answers import AnsweredCases, of_answers
+from mog_assets.papers.experiments.conclusions import untestable
+from mog_assets.papers.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, Verdict, registered
 from mog_assets.significance import (
     RESAMPLES,
     by_document,

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mog_assets.config import RetrieverName, Settings
-from mog_assets.experiments import plots
-from mog_assets.experiments.conclusions import untestable
-from mog_assets.experiments.lab import Claim, Experiment, Findings, Lab, registered
-from mog_assets.experiments.settings import EXPERIMENT_SETTINGS
+from mog_assets.papers.experiments import plots
+from mog_assets.papers.experiments.conclusions import untestable
+from mog_assets.papers.experiments.lab import Claim, Experiment, Findings, Lab, registered
+from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.ranker import ROUTERS, level_ranker, router_weights
 from mog_assets.resources.store import Artefact

@@ -13,9 +13,9 @@ import pandas as pd
 from mog_assets.config import Settings
 from mog_assets.evaluation.measures import headline_measures
 from mog_assets.evaluation.scores import interval
-from mog_assets.experiments import plots
-from mog_assets.experiments.conclusions import every, joined, over_sets, turned, untestable
-from mog_assets.experiments.lab import (
+from mog_assets.papers.experiments import plots
+from mog_assets.papers.experiments.conclusions import every, joined, over_sets, turned, untestable
+from mog_assets.papers.experiments.lab import (
     Experiment,
     Findings,
     Lab,
@@ -28,7 +28,7 @@ from mog_assets.experiments.lab import (
     score_rows,
     told,
 )
-from mog_assets.experiments.settings import EXPERIMENT_SETTINGS
+from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.papers.mix_of_granularity.ranker import level_ranker, router_weights
 from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.ranking.retrieve import Retrieval

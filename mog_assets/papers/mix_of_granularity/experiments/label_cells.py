@@ -11,7 +11,7 @@ import pandas as pd
 
 from mog_assets.config import Settings
 from mog_assets.evaluation.scores import p_said
-from mog_assets.experiments.lab import (
+from mog_assets.papers.experiments.lab import (
     ALPHA,
     Claim,
     Lab,

@@ -14,8 +14,8 @@ from mog_assets.comparison import shift
 from mog_assets.config import Settings
 from mog_assets.evaluation.measures import headline_measures
 from mog_assets.evaluation.scores import p_text
-from mog_assets.experiments.conclusions import denied, every, joined, over_sets, turned, untestable
-from mog_assets.experiments.lab import (
+from mog_assets.papers.experiments.conclusions import denied, every, joined, over_sets, turned, untestable
+from mog_assets.papers.experiments.lab import (
     Claim,
     Experiment,
     Findings,
@@ -29,7 +29,7 @@ from mog_assets.experiments.lab import (
     registered,
     score_rows,
 )
-from mog_assets.experiments.settings import EXPERIMENT_SETTINGS
+from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.papers.mix_of_granularity import ranker, router
 from mog_assets.papers.mix_of_granularity.experiments.granularity import of_mog
 from mog_assets.papers.mix_of_granularity.experiments.label_cells import (

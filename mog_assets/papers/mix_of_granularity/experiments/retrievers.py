@@ -12,8 +12,8 @@ from mog_assets.arrays import places
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.config import Settings
 from mog_assets.evaluation.measures import headline_measures
-from mog_assets.experiments.conclusions import every, joined, over_sets, untestable
-from mog_assets.experiments.lab import (
+from mog_assets.papers.experiments.conclusions import every, joined, over_sets, untestable
+from mog_assets.papers.experiments.lab import (
     Experiment,
     Findings,
     Lab,
@@ -24,7 +24,7 @@ from mog_assets.experiments.lab import (
     registered,
     score_rows,
 )
-from mog_assets.experiments.settings import EXPERIMENT_SETTINGS, RetrieverEncoderSettings
+from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS, RetrieverEncoderSettings
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks, Ranker, router_weights
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.corpora import Corpora, Encode

@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 
 from mog_assets.arrays import save_array
+from mog_assets.papers.topics.model import OUTLIER_LABEL, decoded
 from mog_assets.resources.errors import MissingArtefact
 from mog_assets.resources.store import Artefact, label
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.vectors import VectorBucket
-from mog_assets.retrieval.where import TOPICS, Items
-from mog_assets.topics.model import OUTLIER_LABEL, decoded
+from mog_assets.retrieval.where import FIELDS, Field, Items
 
 Assigned = np.ndarray  # of _ROW, shape (n,): `topic` and `probability`, see `TopicModel.assign`
 
 # Probabilities in payloads and filters, in decimals.
 DECIMALS = 4
 
+# In filters.
+_NAMES = ("topic", "topic.label", "topic.probability")
 _ROW = np.dtype([("topic", "<i4"), ("probability", "<f4")])
 
 
@@ -91,7 +93,12 @@ def document_topics(corpora: Corpora) -> Items:
     every = np.concatenate(rows)
     values = {}
     shares = np.round(every["probability"].astype(np.float64), DECIMALS)
-    for name, column in zip(TOPICS, (every["topic"], np.concatenate(labels), shares), strict=True):
+    for name, column in zip(_NAMES, (every["topic"], np.concatenate(labels), shares), strict=True):
         distinct, which = np.unique(column, return_inverse=True)
         values[name] = (distinct.tolist(), which)
     return Items(np.concatenate(documents), values)
+
+
+TOPICS = Field("topics/assigned", document_topics)
+for _name in _NAMES:
+    FIELDS.register(_name, TOPICS)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from mog_assets.experiments.lab import Claim, Verdict
+from mog_assets.papers.experiments.lab import Claim, Verdict
 
 
 def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:

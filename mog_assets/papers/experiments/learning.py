@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.config import Settings
-from mog_assets.experiments import plots
-from mog_assets.experiments.lab import Experiment, Findings, Lab, NothingToMeasure, registered
+from mog_assets.papers.experiments import plots
+from mog_assets.papers.experiments.lab import Experiment, Findings, Lab, NothingToMeasure, registered
 from mog_assets.ranking import features
 from mog_assets.ranking.candidates_assets import training_examples
 from mog_assets.ranking.crossvalidation import Train, fused_recalls, recalls_of_fewer

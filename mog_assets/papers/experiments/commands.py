@@ -7,14 +7,17 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mog_assets import config
+from mog_assets import config, registry
 from mog_assets.cli.common import FAILED, check_measured, config_option, echo, guarded, settings_of
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.stopping import on_stop, stoppable
+
+if TYPE_CHECKING:
+    from mog_assets.runner import RunReport
 
 
 @click.command()
@@ -25,7 +28,7 @@ from mog_assets.stopping import on_stop, stoppable
 @guarded
 def experiment(names: tuple[str, ...], path: str | None, every: bool, as_json: bool) -> None:
     """Run the experiments NAMES and print their results; without NAMES, list them."""
-    from mog_assets.experiments.assets import offered
+    from mog_assets.papers.experiments.assets import offered
 
     settings = settings_of(path)
     experiments = {experiment.name: experiment for experiment in offered(settings)}
@@ -41,15 +44,23 @@ def experiment(names: tuple[str, ...], path: str | None, every: bool, as_json: b
     stoppable(lambda: _experiment(settings, wanted, as_json), settings.home, command)
 
 
+def do(settings: config.Settings, names: Sequence[str]) -> RunReport:
+    """Run experiments, and build what is stale of all that they rest on."""
+    from mog_assets.papers.experiments.assets import PREFIX
+    from mog_assets.plan import graph, needed
+    from mog_assets.runner import run
+
+    return run(settings, select=needed(graph(settings), [f"{PREFIX}{name}" for name in names]))
+
+
 def _experiment(settings: config.Settings, wanted: Sequence[str], as_json: bool) -> None:
-    from mog_assets.experiments.assets import PREFIX, findings
+    from mog_assets.papers.experiments.assets import PREFIX, findings
     from mog_assets.plan import up_to_date
     from mog_assets.resources import progress
     from mog_assets.resources.store import Store
-    from mog_assets.runner import experiment as do
 
     with progress.displayed(), on_stop(progress.clear):
-        report = do(settings, [f"{PREFIX}{name}" for name in wanted])
+        report = do(settings, wanted)
     store, states = Store(settings.home), up_to_date(settings, [f"{PREFIX}{name}" for name in wanted])
     done = [name for name in wanted if states[f"{PREFIX}{name}"] == "up to date"]
     results = [result for name in done if (result := findings(store, name)) is not None]
@@ -66,7 +77,7 @@ def _experiment(settings: config.Settings, wanted: Sequence[str], as_json: bool)
 def _list_experiments(settings: config.Settings, experiments: Sequence[Any], as_json: bool) -> None:
     from rich.table import Table
 
-    from mog_assets.experiments.assets import PREFIX
+    from mog_assets.papers.experiments.assets import PREFIX
     from mog_assets.plan import up_to_date
     from mog_assets.resources.console import EscapedConsole
 
@@ -111,8 +122,8 @@ def _print_results(results: Sequence[Any]) -> None:
 @guarded
 def results(configs: tuple[str, ...], to: Path | None) -> None:
     """Write the results of the experiments of one or several configurations as one Markdown page."""
-    from mog_assets.experiments.assets import PREFIX, offered, project
-    from mog_assets.experiments.results import markdown
+    from mog_assets.papers.experiments.assets import PREFIX, offered, project
+    from mog_assets.papers.experiments.results import markdown
     from mog_assets.plan import up_to_date
     from mog_assets.resources.writing import atomic
 
@@ -139,3 +150,7 @@ def results(configs: tuple[str, ...], to: Path | None) -> None:
     with atomic(to, private=False) as temporary:
         temporary.write_text(text, encoding="utf-8")
     echo(f"{to}: {sum(len(p.results) for p in projects)} experiments of {len(projects)} projects")
+
+
+registry.COMMANDS.register("experiment", experiment)
+registry.COMMANDS.register("results", results)

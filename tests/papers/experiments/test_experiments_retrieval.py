@@ -17,11 +17,11 @@ from tiny_encoder import tiny_encoder
 from mog_assets import config, plan
 from mog_assets.cli import main
 from mog_assets.evaluation.measures import headline_measures
-from mog_assets.experiments.assets import recipes
-from mog_assets.experiments.conclusions import denied, over_sets, turned
-from mog_assets.experiments.lab import NothingToMeasure, Verdict, alike, greater
-from mog_assets.experiments.settings import ExperimentSettings, RetrieverEncoderSettings
 from mog_assets.materialising import materialise
+from mog_assets.papers.experiments.assets import recipes
+from mog_assets.papers.experiments.conclusions import denied, over_sets, turned
+from mog_assets.papers.experiments.lab import NothingToMeasure, Verdict, alike, greater
+from mog_assets.papers.experiments.settings import ExperimentSettings, RetrieverEncoderSettings
 from mog_assets.papers.mix_of_granularity.experiments import granularity, label_cells, labels, retrievers
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks
 from mog_assets.registry import EXPERIMENTS

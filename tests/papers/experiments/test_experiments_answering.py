@@ -12,7 +12,7 @@ import pytest
 import yaml
 from shared import VARIABLES, copy_folder
 
-from mog_assets import config, runner
+from mog_assets import config
 from mog_assets.answering.answerers import serial
 from mog_assets.answering.ask import all_answered
 from mog_assets.answering.extractive import Extractive
@@ -23,14 +23,16 @@ from mog_assets.answering.roles import Reply, Usage
 from mog_assets.answering.rows import read_answers
 from mog_assets.config import AnsweringSettings
 from mog_assets.evaluation.answers import preflight_cases, preflight_quality
-from mog_assets.experiments import contexts
-from mog_assets.experiments.answers import flip_rows, of_model, paired_rows
-from mog_assets.experiments.assets import findings, offered
-from mog_assets.experiments.contexts import place
-from mog_assets.experiments.costs import map_reduce_relation
-from mog_assets.experiments.lab import Lab
 from mog_assets.papers.at_rag import experiments as loop
 from mog_assets.papers.briefcontext.experiments import briefcontext, conflicts, preflight
+from mog_assets.papers.experiments import contexts
+from mog_assets.papers.experiments.answers import flip_rows, of_model, paired_rows
+from mog_assets.papers.experiments.assets import findings, offered
+from mog_assets.papers.experiments.commands import do
+from mog_assets.papers.experiments.contexts import place
+from mog_assets.papers.experiments.costs import map_reduce_relation
+from mog_assets.papers.experiments.lab import Lab
+from mog_assets.papers.topics.assign import read_topics
 from mog_assets.questions.marks import exact_match
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.retrieve import Retrieval
@@ -38,7 +40,6 @@ from mog_assets.resources.errors import MogError
 from mog_assets.resources.llm import Tally
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.tools import Tools
-from mog_assets.topics.assign import read_topics
 
 NAMES = ("key-position", "conflicts", "documents", "distractors", "preflight", "at-rag", "flips", "cost")
 POSITIONS, TOP_K, DOCUMENTS = [0, 50, 100], [4, 8], [1, 2, 4, 8]
@@ -68,10 +69,10 @@ def done(sample_project, tmp_path_factory):
             return answer(reader, question, passages, thoughts)
 
         patch.setattr(Extractive, "answer", breaks)
-        interrupted = runner.experiment(settings, ["experiments/distractors"])
+        interrupted = do(settings, ["distractors"])
         patch.setattr(Extractive, "answer", answer)
-        report = runner.experiment(settings, [f"experiments/{name}" for name in NAMES])
-        again = runner.experiment(settings, [f"experiments/{name}" for name in NAMES])
+        report = do(settings, NAMES)
+        again = do(settings, NAMES)
     tools = Tools(settings)
     stored = tools.store.read("answers")
     answers = read_answers(stored.path, stored.names())

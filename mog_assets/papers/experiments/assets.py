@@ -15,9 +15,9 @@ import pandas as pd
 from mog_assets.answering.ask import all_answered, reader, reader_name, side_by_side
 from mog_assets.config import QuestionSetSettings, Settings
 from mog_assets.evaluation.configuration import shown_configuration
-from mog_assets.experiments.lab import STATISTICS, Experiment, Findings, Lab, NothingToMeasure
-from mog_assets.experiments.results import ProjectResults, Told, verdicts
-from mog_assets.experiments.settings import EXPERIMENT_SETTINGS, RetrieverEncoderSettings
+from mog_assets.papers.experiments.lab import STATISTICS, Experiment, Findings, Lab, NothingToMeasure
+from mog_assets.papers.experiments.results import ProjectResults, Told, verdicts
+from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS, RetrieverEncoderSettings
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import EXPERIMENTS, RECIPES
@@ -187,6 +187,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 EXPERIMENT_SETTINGS.of(tools.settings).model_dump(mode="json", exclude={"encoders"}),
             ],
             on_demand=True,
+            job=GROUP,
             version=experiment.version,
             kinds=("python",),
             pool="gpu",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from mog_assets.papers.topics.assign import Assigned, file_name, read_assigned
+from mog_assets.papers.topics.model import open_model
 from mog_assets.recipe import Check, Work
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
 from mog_assets.tools import Tools
-from mog_assets.topics.assign import Assigned, file_name, read_assigned
-from mog_assets.topics.model import open_model
 
 
 def stored_topics(tools: Tools, corpus: str) -> dict[int, tuple[int, int]]:

@@ -20,7 +20,7 @@ from mog_assets.config import Settings
 from mog_assets.evaluation.measures import evaluate
 from mog_assets.evaluation.runs import run_table
 from mog_assets.evaluation.scores import compare, interval, on_documents, p_said, p_text
-from mog_assets.experiments.settings import EXPERIMENT_SETTINGS
+from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.registry import EXPERIMENTS

@@ -19,8 +19,8 @@ from mog_assets.answering.rows import AnswerRow, answer_table
 from mog_assets.arrays import places
 from mog_assets.config import Settings
 from mog_assets.evaluation.answers import mark
-from mog_assets.experiments.lab import Lab, about
-from mog_assets.experiments.settings import EXPERIMENT_SETTINGS
+from mog_assets.papers.experiments.lab import Lab, about
+from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.questions.sets import Question
 from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.corpora import Corpora

@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 
 from mog_assets.config import Settings
-from mog_assets.recipe import Recipe, Work
-from mog_assets.resources.errors import MogError
-from mog_assets.retrieval.vectors import vector_buckets, vector_keys
-from mog_assets.topics import checks
-from mog_assets.topics.assign import DECIMALS, file_name
-from mog_assets.topics.fitting import fit_apart, fit_buckets, made_with, may_have_topics
-from mog_assets.topics.model import (
+from mog_assets.papers.topics import checks
+from mog_assets.papers.topics.assign import DECIMALS, file_name
+from mog_assets.papers.topics.fitting import fit_apart, fit_buckets, made_with, may_have_topics
+from mog_assets.papers.topics.model import (
     MODEL,
     OUTLIER,
     Bucket,
@@ -26,7 +23,12 @@ from mog_assets.topics.model import (
     share_unseen,
     vector_hashes,
 )
-from mog_assets.topics.plots import topics_by_corpus
+from mog_assets.papers.topics.plots import topics_by_corpus
+from mog_assets.papers.topics.settings import TOPICS
+from mog_assets.recipe import Recipe, Work
+from mog_assets.registry import RECIPES
+from mog_assets.resources.errors import MogError
+from mog_assets.retrieval.vectors import vector_buckets, vector_keys
 
 GROUP = "topics"
 
@@ -41,11 +43,11 @@ def build_model(work: Work) -> None:
     level, corpora = fit_level(work.settings), list(work.settings.corpora)
     buckets: dict[str, list[Bucket]] = {corpus: _buckets(work, corpus, level) for corpus in corpora}
     made = work.input(f"embeddings/level_{level}", corpora[0]).manifest.info
-    wanted = made_with(level, work.settings.topics, work.settings.seed, made["encoder"], made["made by"])
+    wanted = made_with(level, TOPICS.of(work.settings), work.settings.seed, made["encoder"], made["made by"])
     previous, reason = _previous(work, wanted)
     if previous is not None:
         share = share_unseen(previous, [vector_hashes(bucket.held.open()) for c in corpora for bucket in buckets[c]])
-        limit = work.settings.topics.refit_share
+        limit = TOPICS.of(work.settings).refit_share
         if share > limit:
             previous, reason = None, f"{share:.1%} of chunks are new since the last fit, more than {limit:.0%}"
         else:
@@ -93,11 +95,11 @@ def _fit(work: Work, buckets: list[Bucket], wanted: dict[str, Any]) -> TopicMode
             arguments = {
                 "buckets": [asdict(bucket) for bucket in buckets],
                 **{name: value for name, value in wanted.items() if name != "form"},
-                "settings": work.settings.topics.model_dump(),
+                "settings": TOPICS.of(work.settings).model_dump(),
                 "out": str(temporary),
             }
             # A separate process takes seconds to start, and is needed only for UMAP.
-            if may_have_topics(buckets, work.settings.topics):
+            if may_have_topics(buckets, TOPICS.of(work.settings)):
                 fit_apart(arguments)
             else:
                 fit_buckets(**arguments)
@@ -156,7 +158,7 @@ def build_assigned(work: Work) -> None:
             made_of = [source.manifest.files[name]["sha256"] for source in sources]
             made_of.append(spans[name.replace(".npy", ".parquet")]["sha256"])
             keys[target] = [*made_of, stored.manifest.files[MODEL]["sha256"]]
-    assigned = work.map("mog_assets.topics.assign:assign_bucket", jobs, keys, "buckets assigned")
+    assigned = work.map("mog_assets.papers.topics.assign:assign_bucket", jobs, keys, "buckets assigned")
     work.recomputed |= {"chunks assigned": sum(assigned), "payloads set": 0}
     work.info["points"] = {}
     rows = []
@@ -209,8 +211,9 @@ def recipes(settings: Settings) -> list[Recipe]:
             group=GROUP,
             deps=("documents", "chunks/level_1", *vector_keys(level)),
             partitioned=False,
-            settings=lambda tools: [tools.settings.topics.model_dump(), tools.settings.seed],
+            settings=lambda tools: [TOPICS.of(tools.settings).model_dump(), tools.settings.seed],
             repeatable=True,
+            steady=True,
             # Models know their temperature since 2.
             version="2",
             intact=lambda tools, stored: is_intact(stored),
@@ -234,3 +237,6 @@ def recipes(settings: Settings) -> list[Recipe]:
             kinds=("numpy", "qdrant"),
         ),
     ]
+
+
+RECIPES.register("topics", recipes)

@@ -19,9 +19,14 @@ from mog_assets import config
 from mog_assets.chunking import assets as chunking_assets
 from mog_assets.chunking import plots as chunking_plots
 from mog_assets.chunking.layouts import open_layout
-from mog_assets.config import TopicSettings
 from mog_assets.corpus import assets as corpus_assets
 from mog_assets.materialising import is_fresh, materialise
+from mog_assets.papers.topics import assets, checks, model, plots
+from mog_assets.papers.topics import fitting as topic_fitting
+from mog_assets.papers.topics.assign import document_topics, read_topics
+from mog_assets.papers.topics.model import OUTLIER, TopicModel, open_model
+from mog_assets.papers.topics.settings import TopicSettings
+from mog_assets.papers.topics.terms import topic_terms
 from mog_assets.resources import qdrant_embedded as qdrant
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
@@ -32,11 +37,6 @@ from mog_assets.retrieval.vectors import vector_buckets
 from mog_assets.retrieval.where import Fields
 from mog_assets.serving.snapshot import read_matching
 from mog_assets.tools import Tools
-from mog_assets.topics import assets, checks, model, plots
-from mog_assets.topics import fitting as topic_fitting
-from mog_assets.topics.assign import document_topics, read_topics
-from mog_assets.topics.model import OUTLIER, TopicModel, open_model
-from mog_assets.topics.terms import topic_terms
 
 pytestmark = pytest.mark.full
 
@@ -293,7 +293,7 @@ def test_equal_labels_of_topics_are_told_apart():
 
 def test_filters_find_documents_by_topic_label_and_probability(built):
     corpora = Corpora.open(built.tools.store.read, built.settings, ["one", "two"])
-    fields = Fields(corpora, partial(document_topics, corpora))
+    fields = Fields(corpora)
     topics = [own for corpus in ("one", "two") for own in built.topics(corpus, 1).values()]
     labels = built.model().labels
     for topic in range(-1, len(labels) - 1):

@@ -14,8 +14,8 @@ from mog_assets.answering.rows import read_answers
 from mog_assets.config import Settings
 from mog_assets.evaluation.answers import BASELINE, mark
 from mog_assets.evaluation.scores import p_said, p_text
-from mog_assets.experiments.conclusions import joined, untestable
-from mog_assets.experiments.lab import (
+from mog_assets.papers.experiments.conclusions import joined, untestable
+from mog_assets.papers.experiments.lab import (
     ALPHA,
     Claim,
     Experiment,
@@ -27,7 +27,7 @@ from mog_assets.experiments.lab import (
     registered,
     score_rows,
 )
-from mog_assets.experiments.plots import turned_right_and_wrong
+from mog_assets.papers.experiments.plots import turned_right_and_wrong
 from mog_assets.questions.sets import Question
 from mog_assets.significance import by_document, holm, permutation_p
 

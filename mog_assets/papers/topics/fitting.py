@@ -11,12 +11,7 @@ import numpy as np
 
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.compiled import hidden, keep
-from mog_assets.config import TopicSettings
-from mog_assets.resources import extras
-from mog_assets.resources.errors import MogError
-from mog_assets.resources.processes import SPAWN, deaf_children, end_with_parent
-from mog_assets.retrieval.vectors import bucket_texts
-from mog_assets.topics.model import (
+from mog_assets.papers.topics.model import (
     COMPONENTS,
     FAR,
     FORM,
@@ -29,7 +24,12 @@ from mog_assets.topics.model import (
     encoded,
     vector_hashes,
 )
-from mog_assets.topics.terms import topic_terms
+from mog_assets.papers.topics.settings import TopicSettings
+from mog_assets.papers.topics.terms import topic_terms
+from mog_assets.resources import extras
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.processes import SPAWN, deaf_children, end_with_parent
+from mog_assets.retrieval.vectors import bucket_texts
 
 
 def fit_buckets(

@@ -7,7 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from mog_assets import cli
-from mog_assets.evaluation.mirage import choice, read_outputs, score
+from mog_assets.evaluation.mirage import choice
+from mog_assets.papers.briefcontext.mirage import read_outputs, score
 from mog_assets.resources.errors import MogError
 
 

@@ -12,8 +12,8 @@ import pandas as pd
 from mog_assets.evaluation.answers import score_answers
 from mog_assets.evaluation.plots import accuracy_against_cost
 from mog_assets.evaluation.scores import interval
-from mog_assets.experiments.answers import EXTRA, AnsweredCases, of_answers, of_model, without
-from mog_assets.experiments.lab import (
+from mog_assets.papers.experiments.answers import EXTRA, AnsweredCases, of_answers, of_model, without
+from mog_assets.papers.experiments.lab import (
     ALPHA,
     Experiment,
     Findings,
