@@ -62,7 +62,7 @@ class _Characters(dict[int, str]):
         letters = [c for c in text if not (ord(c) in _ALSO_IGNORED or unicodedata.category(c).startswith(_IGNORED))]
         codes = [chr(SEPARATOR) if c == _FRACTION_SLASH else str(unicodedata.decimal(c, c)) for c in letters]
         if codes and character != _FRACTION_SLASH:
-            free = category.startswith("S") or any(point in script for script in _UNSPACED)
+            free = category.startswith("S") or (category != "Nd" and any(point in script for script in _UNSPACED))
             self[point] = _MORE.join(codes).join([_EDGE] * 2 if free else ["", ""])
         elif category == "Cf" or (category == "Mn" and point in _ALSO_IGNORED):
             self[point] = _GAP if point == _ZERO_WIDTH_SPACE else _CLEAR

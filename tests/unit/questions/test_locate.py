@@ -133,6 +133,13 @@ def test_words_of_scripts_without_blanks_are_found():
     assert found("血糖値が\n高く", texts) == [("1", "血糖値が高く", "normalised")]
 
 
+def test_digits_of_scripts_without_blanks_are_one_number():
+    texts = {("c", "1"): "ปี๒๕๖๐ มี ๑ ๕"}
+    assert found("๒๕๖๐", texts) == [("1", "๒๕๖๐", "exact")]
+    assert found("2560", texts) == [("1", "๒๕๖๐", "normalised")]
+    assert problem("๒๕", texts) and problem("๑๕", texts)
+
+
 def test_right_to_left_and_astral_characters_are_found_at_their_offsets():
     texts = {("c", "1"): "😀 القلب يضخ الدم 𝒜𝒷𝒸 עברית, \U00020000\U00020001 end"}
     for quote in ("القلب يضخ", "עברית", "\U00020001", "😀", "𝒜𝒷𝒸"):
