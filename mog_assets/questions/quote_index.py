@@ -22,8 +22,9 @@ MOST = 1_000
 _COMPARED, _FEW = 1 << 21, 4
 # Characters that are folded at once, and words from one from which a document can be folded on to the next.
 _BLOCK, _STRIDE = 1 << 17, 16
-# Documents that are read from end to end rather than looked up.
-_SCANNED = 16
+# Documents that are read from end to end rather than looked up; and folded characters of a quote from which on all are,
+# because comparing each place of a word with the whole quote may take the square of them.
+_SCANNED, _SCANNED_QUOTE = 16, 1 << 14
 # Characters by which a word and what follows it are looked up; more than one word, because a document may break a word
 # where the quote does not.
 _KEY, _TRIED = 8, 3
@@ -140,7 +141,8 @@ class QuoteIndex:
         """
         data, most = quote.data, min(MOST, max(_FEW, _COMPARED // len(quote.codes)))
         anchors = np.flatnonzero(quote.starts)
-        if (scope is not None and len(scope) <= _SCANNED) or (len(anchors) == 1 and not words):
+        few = scope is not None and len(scope) <= _SCANNED
+        if few or len(data) >= _SCANNED_QUOTE or (len(anchors) == 1 and not words):
             searches = iter([self._scan(data, scope)])
         else:
             searches = self._look_up(quote, anchors, scope, words)
@@ -247,11 +249,13 @@ class QuoteIndex:
         target = min(max(first, hit + step * len(part)), last)
         least, most = max(first, target - _ROOM), min(last, target + _ROOM)
         words = (np.flatnonzero(self._starts[least : most + 1]) + least).tolist()
+        # A SEPARATOR before or behind the place is not part of it.
+        words = [word for word in words if self.folded[word - (step > 0)] != SEPARATOR]
 
         def likeness(word: int) -> tuple[float, int]:
             return Indel.normalized_similarity(part, self.folded[min(hit, word) : max(hit, word)]), -abs(word - target)
 
-        return max(words, key=likeness, default=hit)
+        return max(words, key=likeness, default=target)
 
 
 def _spread(words: np.ndarray) -> np.ndarray:

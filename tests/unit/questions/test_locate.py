@@ -1,5 +1,6 @@
 """Quotes are found where they were copied from, and only there."""
 
+import time
 import unicodedata
 from collections.abc import Mapping
 
@@ -206,6 +207,21 @@ def test_changed_quote_with_more_words_than_the_document_begins_or_ends_with_is_
     assert found(quote, {("c", "1"): STORY, ("c", "2"): "So be it."}) == [("1", STORY[:-1], "fuzzy")]
 
 
+@pytest.mark.parametrize("before", range(0, 48, 3))
+def test_changed_number_at_an_end_leaves_no_blank_in_the_place(before):
+    text = "Of course the long text here now costs 5"
+    texts = {("c", "1"): f"{' '.join(STORY.split()[:before])} 99999 {text} 9999999 and 7 8888888 more"}
+    assert found(text.replace("long", "lomg") + " 9", texts) == [("1", text, "fuzzy")]
+    assert found("9 " + text.replace("long", "lomg"), texts) == [("1", text, "fuzzy")]
+
+
+def test_changed_quote_that_begins_or_ends_within_a_very_long_word_is_found():
+    word = "".join(chr(ord("a") + i * i % 23) for i in range(400))
+    texts = {("c", "1"): f"{word}; nobody knows the word; {word}"}
+    quote = f"{word[300:]}; nobody knew the word; {word[:100]}"
+    assert found(quote, texts) == [("1", quote.replace("knew", "knows"), "fuzzy")]
+
+
 def test_title_that_the_first_sentence_repeats_is_not_part_of_the_place():
     text = "Long QT syndrome of childhood\n\nLong QT syndrome of childhood is a rare disorder of the heart's rhythm."
     quote = "Long QT syndrme of childhood is a rare disorder of the hearts rythm"
@@ -324,6 +340,12 @@ def test_hostile_quote_is_a_problem_that_can_be_printed(quote):
 def test_repeated_text_takes_no_work_that_grows_with_its_square(quote):
     texts = {("c", "1"): "a " * 200_000, ("c", "2"): "b" * 200_000}
     assert problem(quote, texts)
+
+
+def test_very_long_quote_that_differs_at_its_end_takes_no_work_that_grows_with_its_square():
+    begin = time.process_time()
+    assert problem("a " * 500_000 + "b", {("c", "1"): "a " * 2_000_000})
+    assert time.process_time() - begin < 20
 
 
 def test_no_documents_and_documents_without_letters_hold_no_quote():
