@@ -231,7 +231,7 @@ def best(spans: list[Span], source: Texts, texts: Texts, rng: random.Random | No
         sought = fold(other_characters(text, rng) if rng else text)
         if len(sought.codes) < LONG:
             continue
-        places, _ = index.similar(sought, None)
+        places, _ = index.find_similar(sought, None)
         if not rng:  # Copies stand in other documents as well, and are found without similarity.
             places = [p for p in places if p.score < 1]
         score, right = 0.0, False

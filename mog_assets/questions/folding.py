@@ -33,7 +33,7 @@ SEPARATOR, END = ord("/"), 4
 
 
 @dataclass(frozen=True)
-class Folded:
+class Folding:
     """The characters that count in a text, folded: m codes.
 
     Attributes:
@@ -74,7 +74,7 @@ class _Characters(dict[int, str]):
 _CHARACTERS = _Characters({0: f"{_EDGE}{chr(END)}{_EDGE}"})
 
 
-def fold(text: str) -> Folded:
+def fold(text: str) -> Folding:
     """Fold a text; NUL is kept, so that several texts can be folded at once."""
     marks = np.frombuffer(text.translate(_CHARACTERS).encode("utf-32-le", "surrogatepass"), "<u4")
     gap = (marks == ord(_GAP)) | (marks == ord(".")) | (marks == ord(","))
@@ -88,7 +88,7 @@ def fold(text: str) -> Folded:
     apart = np.flatnonzero(digits[:-1] & digits[1:] & (gaps[:-1] < gaps[1:]))
     words = (origin[apart + 1] - origin[apart] > 2) | (marks[at[apart] + 1] == ord(_GAP))
     starts[apart + 1] = words
-    return Folded(
+    return Folding(
         np.insert(codes, apart + 1, SEPARATOR),
         np.insert(origin, apart + 1, origin[apart] + 1),
         np.insert(starts, apart + 1, words),

@@ -27,8 +27,8 @@ import numpy as np
 from rapidfuzz import fuzz
 from rapidfuzz.utils import default_process
 
-from mog_assets.questions.folding import Folded, fold
-from mog_assets.questions.quote_index import MOST, Name, QuoteIndex, Scope, Similar
+from mog_assets.questions.folding import Folding, fold
+from mog_assets.questions.quote_index import MOST, Match, Name, QuoteIndex, Scope
 from mog_assets.resources.printable import printable
 
 LONG, LONGEST = 20, 50_000
@@ -139,24 +139,24 @@ def _locate(quote: Quote, index: QuoteIndex) -> list[Location]:
     prefix, suffix = quote.prefix[-_CONTEXT:], quote.suffix[:_CONTEXT]
     if any(map(_is_no_text, (quote.text, prefix, suffix))):
         raise _Problem(f"quote: expected text, got over {_MOST_MARKS} combining characters in a row: copy it again")
-    sought = _sought(quote.text, index.scope(quote.corpus, quote.doc), prefix, suffix)
-    if not sought.size:
-        raise _Problem(f"quote: expected letters or digits, got {_shown(quote.text)}: copy a sentence of the document")
-    places = _same(sought, index) or _in_order(sought, index, changed=False)
+    query = _make_query(quote.text, index.scope(quote.corpus, quote.doc), prefix, suffix)
+    if not query.size:
+        raise _Problem(f"quote: expected letters or digits, got {_show(quote.text)}: copy a sentence of the document")
+    places = _find_same(query, index) or _find_parts(query, index, changed=False)
     if not places:
-        places, nearest = _similar(sought, index)
-        places = places or _in_order(sought, index, changed=True)
+        places, nearest = _find_similar(query, index)
+        places = places or _find_parts(query, index, changed=True)
         if not places:
-            raise _Problem(_missing(quote, sought, nearest))
+            raise _Problem(_describe_missing(quote, query, nearest))
     return places
 
 
 @dataclass(frozen=True)
-class _Sought:
+class _Query:
     """A text that is looked for: in NFC; folded; where; and what stands before and after it."""
 
     text: str
-    folded: Folded
+    folded: Folding
     scope: Scope
     prefix: str = ""
     suffix: str = ""
@@ -166,93 +166,93 @@ class _Sought:
         return len(self.folded.codes)
 
 
-def _sought(text: str, scope: Scope, prefix: str = "", suffix: str = "") -> _Sought:
+def _make_query(text: str, scope: Scope, prefix: str = "", suffix: str = "") -> _Query:
     text = unicodedata.normalize("NFC", text).replace("\0", " ")
-    return _Sought(text, fold(text), scope, prefix, suffix)
+    return _Query(text, fold(text), scope, prefix, suffix)
 
 
-def _same(sought: _Sought, index: QuoteIndex, part: bool = False) -> list[Location]:
+def _find_same(query: _Query, index: QuoteIndex, part: bool = False) -> list[Location]:
     """Return exact places, or else normalised ones; if there are several, those that prefix and suffix choose.
 
     Of a part of a quote all, because others of them may stand in order. Raises _Problem if there are more than
     MOST_PLACES, or of a part more than MOST.
     """
-    places, more = _with_context(sought, index), False
+    places, more = _find_in_context(query, index), False
     if not places:
-        positions, more = index.find(sought.folded, sought.scope, words=sought.size < LONG)
-        places = [place for at in positions if (place := _same_place(sought, at, index))]
+        positions, more = index.find(query.folded, query.scope, words=query.size < LONG)
+        places = [place for at in positions if (place := _verify(query, at, index))]
     if not part:
         places = [place for place in places if place.how == "exact"] or places
     if not more:
-        places = _closest(sought, places, index)
+        places = _choose_by_context(query, places, index)
     if more or len(places) > (MOST if part else MOST_PLACES):
-        raise _Problem(_too_many(sought, "more than are looked at" if more else f"{len(places)} places"))
+        raise _Problem(_describe_excess(query, "more than are looked at" if more else f"{len(places)} places"))
     return places
 
 
-def _with_context(sought: _Sought, index: QuoteIndex) -> list[Location]:
+def _find_in_context(query: _Query, index: QuoteIndex) -> list[Location]:
     """Return the places at which prefix, text and suffix stand as given."""
     # The second time for those who left out the blanks between them.
-    for blank in ("", " ") if sought.prefix or sought.suffix else ():
-        before = unicodedata.normalize("NFC", f"{sought.prefix}{blank}")
-        around = _sought(f"{before}{sought.text}{blank}{sought.suffix}", sought.scope)
+    for blank in ("", " ") if query.prefix or query.suffix else ():
+        before = unicodedata.normalize("NFC", f"{query.prefix}{blank}")
+        around = _make_query(f"{before}{query.text}{blank}{query.suffix}", query.scope)
         head = int(np.searchsorted(around.folded.origin, len(before)))
         # A prefix and a suffix that say little are compared with those of all places.
-        if around.size >= LONG and np.array_equal(around.folded.codes[head : head + sought.size], sought.folded.codes):
-            positions, more = index.find(around.folded, sought.scope, words=False)
-            places = [place for at in positions if (place := _same_place(sought, at + head, index))]
+        if around.size >= LONG and np.array_equal(around.folded.codes[head : head + query.size], query.folded.codes):
+            positions, more = index.find(around.folded, query.scope, words=False)
+            places = [place for at in positions if (place := _verify(query, at + head, index))]
             if places and not more:
                 return places
     return []
 
 
-def _same_place(sought: _Sought, position: int, index: QuoteIndex) -> Location | None:
+def _verify(query: _Query, position: int, index: QuoteIndex) -> Location | None:
     """Return the place of a text whose bytes stand at a folded position; None if it is not the same text."""
-    number, quote = index.number(position), sought.folded
-    text, (folded, at) = index.text(index.names[number]), index.piece(position, position + sought.size)
-    after, origin = at + sought.size, folded.origin
+    number, quote = index.number(position), query.folded
+    text, (folded, at) = index.texts[index.names[number]], index.piece(position, position + query.size)
+    after, origin = at + query.size, folded.origin
     if not np.array_equal(folded.codes[at:after], quote.codes):
         return None
     if origin[at] in origin[max(0, at - 1) : at] or origin[after - 1] in origin[after : after + 1]:
         return None  # A part of a character, such as the i of a ligature.
-    if sought.size < LONG and any(
-        _parts_a_word(*((sought.text, quote, i) if quote.starts[i] else (text, folded, at + i)))
+    if query.size < LONG and any(
+        _splits_word(*((query.text, quote, i) if quote.starts[i] else (text, folded, at + i)))
         for i in np.flatnonzero(quote.starts != folded.starts[at:after]).tolist()
         if i
     ):
         return None
-    start, stripped = int(origin[at]), sought.text.strip()
-    lead, blanks = int(quote.origin[0]), len(sought.text) - len(sought.text.lstrip())
-    for given, begin in ((sought.text, start - lead), (stripped, start - lead + blanks)):
+    start, stripped = int(origin[at]), query.text.strip()
+    lead, blanks = int(quote.origin[0]), len(query.text) - len(query.text.lstrip())
+    for given, begin in ((query.text, start - lead), (stripped, start - lead + blanks)):
         if begin >= 0 and text.startswith(given, begin):
             return Location(*index.names[number], begin, begin + len(given), "exact", 1.0)
-    ends = _with_marks(sought, text, start, int(origin[after - 1]) + 1)
+    ends = _extend_by_marks(query, text, start, int(origin[after - 1]) + 1)
     return Location(*index.names[number], *ends, "normalised", 1.0)
 
 
-def _parts_a_word(text: str, folded: Folded, i: int) -> bool:
+def _splits_word(text: str, folded: Folding, i: int) -> bool:
     """Return True if nothing but blanks stands before a code, and it and the one before are letters: `the rapist`."""
     between = text[folded.origin[i - 1] + 1 : folded.origin[i]]
     return between.isspace() and not any(chr(code).isdecimal() for code in folded.codes[i - 1 : i + 1])
 
 
-def _similar_place(sought: _Sought, similar: Similar, index: QuoteIndex) -> Location:
+def _convert(query: _Query, match: Match, index: QuoteIndex) -> Location:
     """Return the place of a similar text."""
-    name, (folded, at) = index.names[index.number(similar.low)], index.piece(similar.low, similar.high)
-    start, end = int(folded.origin[at]), int(folded.origin[at + similar.high - similar.low - 1]) + 1
-    ends = _with_marks(sought, index.text(name), start, end)
-    return Location(*name, *ends, "normalised" if similar.score == 1 else "fuzzy", similar.score)
+    name, (folded, at) = index.names[index.number(match.low)], index.piece(match.low, match.high)
+    start, end = int(folded.origin[at]), int(folded.origin[at + match.high - match.low - 1]) + 1
+    ends = _extend_by_marks(query, index.texts[name], start, end)
+    return Location(*name, *ends, "normalised" if match.score == 1 else "fuzzy", match.score)
 
 
-def _with_marks(sought: _Sought, text: str, start: int, end: int) -> tuple[int, int]:
+def _extend_by_marks(query: _Query, text: str, start: int, end: int) -> tuple[int, int]:
     """Return a place with the punctuation around it, as far as the quote has the same at its ends."""
-    origin = sought.folded.origin
-    before, after = sought.text[: origin[0]][-_MARKS:], sought.text[origin[-1] + 1 :][:_MARKS]
-    start -= _common_marks(text[max(0, start - _MARKS) : start][::-1], before[::-1])
-    return start, end + _common_marks(text[end : end + _MARKS], after)
+    origin = query.folded.origin
+    before, after = query.text[: origin[0]][-_MARKS:], query.text[origin[-1] + 1 :][:_MARKS]
+    start -= _count_common_marks(text[max(0, start - _MARKS) : start][::-1], before[::-1])
+    return start, end + _count_common_marks(text[end : end + _MARKS], after)
 
 
-def _common_marks(text: str, marks: str) -> int:
+def _count_common_marks(text: str, marks: str) -> int:
     """Return how many characters at the beginning of a text are these marks, in order, with blanks between them.
 
     An ellipsis among the marks says that the document goes on.
@@ -266,23 +266,20 @@ def _common_marks(text: str, marks: str) -> int:
     return end
 
 
-def _closest(sought: _Sought, places: list[Location], index: QuoteIndex) -> list[Location]:
+def _choose_by_context(query: _Query, places: list[Location], index: QuoteIndex) -> list[Location]:
     """Return the places whose surroundings are most similar to prefix and suffix; all if there is neither."""
-    if len(places) < 2 or not (sought.prefix or sought.suffix):
+    if len(places) < 2 or not (query.prefix or query.suffix):
         return places
     scores = []
     for place in places:
-        text = index.text((place.corpus, place.doc))
-        before, after = (
-            text[max(0, place.start - len(sought.prefix)) : place.start],
-            text[place.end :][: len(sought.suffix)],
-        )
-        pairs = ((sought.prefix, before), (sought.suffix, after))
+        text = index.texts[place.corpus, place.doc]
+        before = text[max(0, place.start - len(query.prefix)) : place.start]
+        pairs = ((query.prefix, before), (query.suffix, text[place.end : place.end + len(query.suffix)]))
         scores.append(sum(fuzz.ratio(given, there, processor=default_process) for given, there in pairs))
     return [place for place, score in zip(places, scores, strict=True) if score == max(scores)]
 
 
-def _in_order(whole: _Sought, index: QuoteIndex, changed: bool) -> list[Location]:
+def _find_parts(whole: _Query, index: QuoteIndex, changed: bool) -> list[Location]:
     """Return the parts of a text with an ellipsis, `changed` or not; nothing if it has none, or if a part is not found.
 
     Raises _Problem if there are more than MOST_PARTS, or if they stand in order in more than MOST_PLACES documents.
@@ -293,9 +290,9 @@ def _in_order(whole: _Sought, index: QuoteIndex, changed: bool) -> list[Location
             return []  # It may be a table of contents, and similar as a whole.
         raise _Problem(
             f"quote: expected at most {MOST_PARTS} parts with an ellipsis between them, got more: "
-            f"{_shown(whole.text)}: give them as quotes of their own"
+            f"{_show(whole.text)}: give them as quotes of their own"
         )
-    parts = [part for piece in pieces if (part := _sought(piece.strip(), whole.scope)).size]
+    parts = [part for piece in pieces if (part := _make_query(piece.strip(), whole.scope)).size]
     if len(parts) < 2:
         return []
     parts[0], parts[-1] = replace(parts[0], prefix=whole.prefix), replace(parts[-1], suffix=whole.suffix)
@@ -303,16 +300,16 @@ def _in_order(whole: _Sought, index: QuoteIndex, changed: bool) -> list[Location
     # The longest first: short ones are then looked for in few documents.
     for i in sorted(range(len(parts)), key=lambda i: -parts[i].size):
         part, places[i] = replace(parts[i], scope=scope), {}
-        for place in _same(part, index, part=True) or (_similar(part, index)[0] if changed else []):
+        for place in _find_same(part, index, part=True) or (_find_similar(part, index)[0] if changed else []):
             places[i].setdefault(index.numbers[place.corpus, place.doc], []).append(place)
         scope = tuple(sorted(places[i]))
-    chains = [_shortest([places[i][number] for i in range(len(parts))]) for number in scope or ()]
+    chains = [_find_shortest_chain([places[i][number] for i in range(len(parts))]) for number in scope or ()]
     if sum(map(bool, chains)) > MOST_PLACES:
-        raise _Problem(_too_many(whole, f"{sum(map(bool, chains))} places"))
+        raise _Problem(_describe_excess(whole, f"{sum(map(bool, chains))} places"))
     return [place for chain in chains for place in chain]
 
 
-def _shortest(parts: list[list[Location]]) -> list[Location]:
+def _find_shortest_chain(parts: list[list[Location]]) -> list[Location]:
     """Return a place of each part, in order, that together span least text; nothing if they do not stand in order."""
     best: list[Location] = []
     rest = [sorted(places, key=lambda place: place.start) for places in parts]
@@ -328,36 +325,36 @@ def _shortest(parts: list[list[Location]]) -> list[Location]:
     return best
 
 
-def _similar(sought: _Sought, index: QuoteIndex) -> tuple[list[Location], list[Location]]:
+def _find_similar(query: _Query, index: QuoteIndex) -> tuple[list[Location], list[Location]]:
     """Return the most similar places, if they are similar enough, and the most similar one anyhow.
 
     Raises _Problem if too many are almost as similar.
     """
-    if not LONG <= sought.size <= LONGEST:
+    if not LONG <= query.size <= LONGEST:
         return [], []
-    ranked, unsure = index.similar(sought.folded, sought.scope)
-    nearest = [_similar_place(sought, similar, index) for similar in ranked[:1]]
+    ranked, ambiguous = index.find_similar(query.folded, query.scope)
+    nearest = [_convert(query, match, index) for match in ranked[:1]]
     if not ranked or ranked[0].score < THRESHOLD:
         return [], nearest
-    if unsure:
-        raise _Problem(_too_many(sought, "many more, a little changed"))
-    least = max(THRESHOLD, ranked[0].score - (_CLOSE if sought.prefix or sought.suffix else 1e-9))
-    matches: list[Similar] = []
-    for similar in ranked:
-        if similar.score >= least and all(similar.high <= s.low or s.high <= similar.low for s in matches):
-            matches.append(similar)
-    places = [_similar_place(sought, similar, index) for similar in sorted(matches, key=lambda similar: similar.low)]
-    return _closest(sought, places, index), nearest
+    if ambiguous:
+        raise _Problem(_describe_excess(query, "many more, a little changed"))
+    least = max(THRESHOLD, ranked[0].score - (_CLOSE if query.prefix or query.suffix else 1e-9))
+    matches: list[Match] = []
+    for match in ranked:
+        if match.score >= least and all(match.high <= other.low or other.high <= match.low for other in matches):
+            matches.append(match)
+    places = [_convert(query, match, index) for match in sorted(matches, key=lambda match: match.low)]
+    return _choose_by_context(query, places, index), nearest
 
 
-def _missing(quote: Quote, sought: _Sought, nearest: list[Location]) -> str:
+def _describe_missing(quote: Quote, query: _Query, nearest: list[Location]) -> str:
     where = " of ".join(
-        f"{kind} {_shown(name)}" for kind, name in (("document", quote.doc), ("corpus", quote.corpus)) if name
+        f"{kind} {_show(name)}" for kind, name in (("document", quote.doc), ("corpus", quote.corpus)) if name
     )
-    expected = f"quote: expected text of {where or 'a document'}, got {_shown(quote.text)}"
-    if sought.size < LONG:
+    expected = f"quote: expected text of {where or 'a document'}, got {_show(quote.text)}"
+    if query.size < LONG:
         return f"{expected}, which is not there as whole words: copy it again, or give more of the text"
-    if sought.size > LONGEST:
+    if query.size > LONGEST:
         return (
             f"{expected}, which is not there, and of more than {LONGEST:,} letters and digits no similar text is "
             "searched: divide it"
@@ -371,9 +368,9 @@ def _missing(quote: Quote, sought: _Sought, nearest: list[Location]) -> str:
     return f"{expected}{absent}: copy it again; if a page ends in it, give one part"
 
 
-def _too_many(sought: _Sought, number: str) -> str:
+def _describe_excess(query: _Query, number: str) -> str:
     return (
-        f"quote: expected text that stands at no more than {MOST_PLACES} places, got {_shown(sought.text)}, which "
+        f"quote: expected text that stands at no more than {MOST_PLACES} places, got {_show(query.text)}, which "
         f"stands at {number}: name the document, or give prefix or suffix"
     )
 
@@ -384,5 +381,5 @@ def _is_no_text(text: str) -> bool:
     return any(combining and sum(1 for _ in run) > _MOST_MARKS for combining, run in runs)
 
 
-def _shown(text: str) -> str:
+def _show(text: str) -> str:
     return printable(f'"{text[:60]}{"…" if len(text) > 60 else ""}"')

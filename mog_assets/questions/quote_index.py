@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from rapidfuzz.distance import Indel, Levenshtein
 
-from mog_assets.questions.folding import END, SEPARATOR, Folded, fold
+from mog_assets.questions.folding import END, SEPARATOR, Folding, fold
 
 Name = tuple[str, str]
 """A document: corpus and id."""
@@ -39,7 +39,7 @@ _CANDIDATES, _FEWEST, _STEPS, _MOST_SIMILAR, _NEAR = 24, 3, 1 << 31, 20, 0.03
 _EDGE, _ROOM = 64, 24
 
 
-class Similar(NamedTuple):
+class Match(NamedTuple):
     """How similar the folded positions low … high − 1 are in [0, 1], and how many words of the quote they share."""
 
     score: float
@@ -54,17 +54,17 @@ class QuoteIndex:
     Memory: two bytes for each folded character, and 16 for each word when a quote is first looked for in all of them.
 
     Attributes:
-        names, numbers: The documents, and the number of each.
+        texts, names, numbers: The documents, read anew each time; what they are called; and the number of each.
         first: int64 array: position of the first folded character of each document, and one more after the last.
-        folded: All folded characters, as `Folded.data` gives them.
+        folded: All folded characters, as `Folding.data` gives them.
     """
 
     def __init__(self, documents: Mapping[Name, str]) -> None:
         """Read every document once."""
-        self._texts, self.names = documents, list(documents)
+        self.texts, self.names = documents, list(documents)
         self.numbers = {name: number for number, name in enumerate(self.names)}
         parts, starts, words, origins, position, offset = [b""], [np.zeros(0, bool)], [], [], 0, 0
-        for block in self._blocks():
+        for block in self._read_blocks():
             folded = fold(block)
             its = np.flatnonzero(folded.starts & (folded.codes != SEPARATOR))[::_STRIDE]
             parts.append(folded.data)
@@ -77,10 +77,10 @@ class QuoteIndex:
         self.first = np.concatenate([[0], np.flatnonzero(np.frombuffer(self.folded, np.uint8) == END) + 1])
         self._words = lru_cache(16)(self._sorted_words)
 
-    def _blocks(self) -> Iterator[str]:
+    def _read_blocks(self) -> Iterator[str]:
         """Read the documents, several at once because each fold takes its time; each with a NUL behind it."""
         block, size, self._begin = list[str](), 0, [0]
-        for text in self._texts.values():
+        for text in self.texts.values():
             block.append(text.replace("\0", " ") + "\0")
             self._begin.append(self._begin[-1] + len(block[-1]))
             size += len(text)
@@ -93,23 +93,19 @@ class QuoteIndex:
         """Return the number of the document that a folded position is in."""
         return int(np.searchsorted(self.first, position, "right")) - 1
 
-    def text(self, name: Name) -> str:
-        """Read a document again."""
-        return self._texts[name]
-
-    def piece(self, low: int, high: int) -> tuple[Folded, int]:
+    def piece(self, low: int, high: int) -> tuple[Folding, int]:
         """Fold the part of a document that has the folded positions low … high − 1 in it.
 
         Returns:
             The folded part, with origins in the document's text; and the place of `low` in it.
         """
         number, (words, origins) = self.number(low), self._resume
-        text, (before, after) = self.text(self.names[number]), np.searchsorted(words, (low + 1, high)).tolist()
+        text, (before, after) = self.texts[self.names[number]], np.searchsorted(words, (low + 1, high)).tolist()
         here = int(words[before - 1]), int(origins[before - 1]) - self._begin[number]
         position, begin = max((int(self.first[number]), 0), here)
         until = int(origins[after]) - self._begin[number] if after < len(words) else None
         folded = fold(text[begin:until].replace("\0", " "))
-        return Folded(folded.codes, folded.origin + begin, folded.starts), low - position
+        return Folding(folded.codes, folded.origin + begin, folded.starts), low - position
 
     def scope(self, corpus: str | None, doc: str | None) -> Scope:
         """Return the documents with this id, or of this corpus, or both."""
@@ -129,7 +125,7 @@ class QuoteIndex:
             return [(0, int(self.first[-1]))]
         return [(int(self.first[n]), int(self.first[n + 1])) for n in scope]
 
-    def find(self, quote: Folded, scope: Scope, words: bool) -> tuple[list[int], bool]:
+    def find(self, quote: Folding, scope: Scope, words: bool) -> tuple[list[int], bool]:
         """Return folded positions at which a quote stands, ascending, and whether there may be more.
 
         At most MOST are given, fewer of a quote of more than 2,000 characters.
@@ -145,7 +141,7 @@ class QuoteIndex:
         if few or len(data) >= _SCANNED_QUOTE or (len(anchors) == 1 and not words):
             searches = iter([self._scan(data, scope)])
         else:
-            searches = self._look_up(quote, anchors, scope, words)
+            searches = self._find_by_words(quote, anchors, scope, words)
         for search in searches:
             matches = (at for at in search if not words or (self._starts[at] and self._starts[at + len(data)]))
             if positions := list(islice(matches, most + 1)):
@@ -159,9 +155,9 @@ class QuoteIndex:
                 yield at
                 at = self.folded.find(data, at + 1, high)
 
-    def _look_up(self, quote: Folded, anchors: np.ndarray, scope: Scope, words: bool) -> Iterator[Iterator[int]]:
+    def _find_by_words(self, quote: Folding, anchors: np.ndarray, scope: Scope, words: bool) -> Iterator[Iterator[int]]:
         """Yield for the rarest words of a quote where it stands with them."""
-        data, anchors = quote.data, _spread(anchors)
+        data, anchors = quote.data, _sample(anchors)
         positions, first, last = self._lookup(quote, anchors, scope)
         # The first may be the rest of a word, which other words begin with.
         order = sorted(np.flatnonzero(first < last), key=lambda i: (i == 0 and not words, last[i] - first[i]))
@@ -176,21 +172,21 @@ class QuoteIndex:
             codes = np.frombuffer(self.folded, np.uint8, high - low, low)
             parts.append(np.flatnonzero(self._starts[low:high] & (codes != SEPARATOR) & (codes != END)) + low)
         words = np.concatenate(parts)
-        keys = _keys(self.folded, words)
+        keys = _compute_keys(self.folded, words)
         order = np.argsort(keys, kind="stable")
         return keys[order], words[order]
 
-    def _lookup(self, quote: Folded, anchors: np.ndarray, scope: Scope) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _lookup(self, quote: Folding, anchors: np.ndarray, scope: Scope) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the sorted words, and first and last + 1 of those that begin as the quote goes on from each anchor."""
         keys, positions = self._words(scope)
-        first = np.searchsorted(keys, _keys(quote.data + bytes(_KEY), anchors), "left")
-        return positions, first, np.searchsorted(keys, _keys(quote.data + b"\xff" * _KEY, anchors), "right")
+        first = np.searchsorted(keys, _compute_keys(quote.data + bytes(_KEY), anchors), "left")
+        return positions, first, np.searchsorted(keys, _compute_keys(quote.data + b"\xff" * _KEY, anchors), "right")
 
-    def similar(self, quote: Folded, scope: Scope) -> tuple[list[Similar], bool]:
+    def find_similar(self, quote: Folding, scope: Scope) -> tuple[list[Match], bool]:
         """Return places that are similar to a quote, best first, and whether others may be as similar as the best."""
-        data, similar, least = quote.data, set[Similar](), 0.0
+        data, matches, least = quote.data, set[Match](), 0.0
         edge = min(_EDGE, len(data) // 2)
-        candidates, left_out = self._candidates(quote, scope)
+        candidates, omitted = self._find_candidates(quote, scope)
         for anchors, hits in candidates:
             words, begin = len(hits), hits - anchors
             # A title above repeats words of the first sentence.
@@ -199,23 +195,23 @@ class QuoteIndex:
             # Only what is beyond a word near each end is compared.
             head = int(np.argmax(anchors >= min(edge, anchors[-1])))
             tail = int(len(anchors) - 1 - np.argmax(anchors[::-1] <= max(len(data) - edge, anchors[0])))
-            low = self._end(data[: anchors[head]], int(hits[head]), -1)
-            high = max(low + 1, self._end(data[anchors[tail] :], int(hits[tail]), 1))
+            low = self._find_end(data[: anchors[head]], int(hits[head]), -1)
+            high = max(low + 1, self._find_end(data[anchors[tail] :], int(hits[tail]), 1))
             # Nothing is said of what is less similar by twice _NEAR.
             score = Levenshtein.normalized_similarity(data, self.folded[low:high], score_cutoff=least)
             least = max(least, score - 2 * _NEAR)
-            similar.add(Similar(score, low, high, words))
-        places = sorted(similar, key=lambda place: (-place.score, place.low))
+            matches.add(Match(score, low, high, words))
+        places = sorted(matches, key=lambda place: (-place.score, place.low))
         near = sum(place.score >= places[0].score - _NEAR for place in places)
-        return places, bool(places) and (left_out >= places[0].words or near > _MOST_SIMILAR)
+        return places, bool(places) and (omitted >= places[0].words or near > _MOST_SIMILAR)
 
-    def _candidates(self, quote: Folded, scope: Scope) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
+    def _find_candidates(self, quote: Folding, scope: Scope) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
         """Return the places that share most words with a quote, and the number of words that one left out shares.
 
         Of each place: positions of the words in the quote, ascending, and their folded positions.
         """
         size = len(quote.codes)
-        words = _spread(np.flatnonzero(quote.starts[: size - _LEAST + 1]))
+        words = _sample(np.flatnonzero(quote.starts[: size - _LEAST + 1]))
         positions, first, last = self._lookup(quote, words, scope)
         counts = np.minimum(last - first, _HITS)
         order = np.argsort(counts, kind="stable")[np.count_nonzero(counts == 0) :]
@@ -242,7 +238,7 @@ class QuoteIndex:
                 candidates.append((anchors[its], hits[its]))
         return candidates, 0
 
-    def _end(self, part: bytes, hit: int, step: int) -> int:
+    def _find_end(self, part: bytes, hit: int, step: int) -> int:
         """Return the word from which to `hit` (`step` −1) or up to which from there (1) the text is like `part`."""
         number = self.number(hit)
         first, last = (hit + 1, int(self.first[number + 1]) - 1) if step > 0 else (int(self.first[number]), hit)
@@ -252,17 +248,17 @@ class QuoteIndex:
         # A SEPARATOR before or behind the place is not part of it.
         words = [word for word in words if self.folded[word - (step > 0)] != SEPARATOR]
 
-        def likeness(word: int) -> tuple[float, int]:
+        def compare(word: int) -> tuple[float, int]:
             return Indel.normalized_similarity(part, self.folded[min(hit, word) : max(hit, word)]), -abs(word - target)
 
-        return max(words, key=likeness, default=target)
+        return max(words, key=compare, default=target)
 
 
-def _spread(words: np.ndarray) -> np.ndarray:
+def _sample(words: np.ndarray) -> np.ndarray:
     """Return at most _WORDS of the words, evenly spread, the first and the last among them."""
     return words[np.linspace(0, len(words) - 1, min(len(words), _WORDS)).astype(int)]
 
 
-def _keys(folded: bytes, positions: np.ndarray) -> np.ndarray:
+def _compute_keys(folded: bytes, positions: np.ndarray) -> np.ndarray:
     """Return the _KEY bytes from each position on as one uint64; they sort as the bytes do."""
     return np.ndarray(len(folded) - _KEY + 1, ">u8", folded, strides=(1,))[positions].astype(np.uint64)
