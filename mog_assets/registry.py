@@ -111,7 +111,7 @@ CHUNKERS: Registry[Any] = Registry(
     "chunker", "mog_assets.chunking.chunkers", "mog_assets.papers.learned_chunking.chunker"
 )
 # Readers of foreign data sets, each a command `mog import NAME`.
-_IMPORTERS = (f"mog_assets.questions.foreign_{name}" for name in ("beir", "trec", "squad"))
+_IMPORTERS = (f"mog_assets.questions.foreign_{name}" for name in ("judged", "squad"))
 IMPORTERS: Registry[Any] = Registry("importer", *_IMPORTERS)
 _SOURCES = ("git_repositories", "object_stores", "pushed", "sql_tables", "web_pages")
 SOURCES: Registry[Any] = Registry("source", *(f"mog_assets.corpus.{kind}" for kind in _SOURCES))
