@@ -24,10 +24,9 @@ from typing import Any
 import click
 
 from mog_assets import markdown
-from mog_assets.questions import fuzzy
-from mog_assets.questions.folding import Folding, code_points
-from mog_assets.questions.locate import Located, Location, Quote, locate
-from mog_assets.questions.quote_index import LONG, QuoteIndex, Scope
+from mog_assets.questions.folding import fold
+from mog_assets.questions.locate import LONG, Located, Location, Quote, locate
+from mog_assets.questions.quote_index import QuoteIndex
 
 SETS = ("medquad", "squad", "pubmedqa", "bioasq", "musique")
 TRAINING = ("medquad", "squad", "pubmedqa", "bioasq")
@@ -172,7 +171,6 @@ def overlap(a: Span, b: Location) -> float:
 def damaged(name: str, texts: Texts, questions: list[list[Span]]) -> Iterator[dict[str, str]]:
     """A row a kind of damage: shares of quotes."""
     spans = [span for its in questions for span in its]
-    folding = Folding()
     for kind, damage in DAMAGE.items():
         for way in (quoted, named):
             rng = random.Random(SEED)
@@ -182,8 +180,8 @@ def damaged(name: str, texts: Texts, questions: list[list[Span]]) -> Iterator[di
             for span, quote, result in zip(spans, quotes, located, strict=True):
                 overlaps = [overlap(span, found) for found in result.places]
                 others = [found for found, share in zip(result.places, overlaps, strict=True) if not share]
-                gold = folding.text(quote.text) if others else ""
-                copies = [gold == folding.text(texts[f.corpus, f.doc][f.start : f.end]) for f in others]
+                gold = fold(quote.text).data if others else b""
+                copies = [gold == fold(texts[f.corpus, f.doc][f.start : f.end]).data for f in others]
                 counts["found"] += max(overlaps, default=0) >= LEAST_OVERLAP
                 counts["wrong"] += not all(copies)
                 counts["copy"] += any(copies)
@@ -227,24 +225,21 @@ def thresholds(name: str, texts: Texts, questions: list[list[Span]]) -> Iterator
 
 def best(spans: list[Span], source: Texts, texts: Texts, rng: random.Random | None = None) -> list[tuple[float, bool]]:
     """For each span the similarity of the most similar place that is no copy, and whether it is that of the span."""
-    folding, found = Folding(), []
-    index = QuoteIndex(texts, folding)
+    index, found = QuoteIndex(texts), []
     for span in spans:
         text = quoted(span, source).text
-        sought = folding.fold(code_points(other_characters(text, rng) if rng else text))
+        sought = fold(other_characters(text, rng) if rng else text)
         if len(sought.codes) < LONG:
             continue
-        places, _ = fuzzy.similar_places(sought, index, Scope())
+        places, _ = index.find_similar(sought, None)
         if not rng:  # Copies stand in other documents as well, and are found without similarity.
             places = [p for p in places if p.score < 1]
         score, right = 0.0, False
         if places:
-            corpus, doc = index.names[index.document(places[0].start)]
+            corpus, doc = index.names[index.number(places[0].low)]
             score, right = places[0].score, (corpus, doc) == (span.corpus, span.doc)
             if not right and rng:
-                piece, at = index.piece(places[0].start, places[0].end)
-                codes = piece.codes[at : at + places[0].end - places[0].start].tolist()
-                right = codes == folding.fold(code_points(text)).codes.tolist()
+                right = index.folded[places[0].low : places[0].high] == fold(text).data
         found.append((score, right))
     return found
 

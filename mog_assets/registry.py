@@ -34,7 +34,7 @@ ROUTES: Registry[Any] = Registry("set of routes", *(f"mog_assets.serving.{name}"
 ERROR_FIELDS: Registry[Any] = Registry("set of fields of errors")
 CHUNKERS: Registry[Any] = Registry("chunker", "mog_assets.chunking.chunkers")
 # Readers of foreign data sets, each a command `mog import NAME`.
-_IMPORTERS = (f"mog_assets.questions.foreign_{name}" for name in ("beir", "trec", "squad"))
+_IMPORTERS = (f"mog_assets.questions.foreign_{name}" for name in ("judged", "squad"))
 IMPORTERS: Registry[Any] = Registry("importer", *_IMPORTERS)
 _SOURCES = ("object_stores", "pushed")
 SOURCES: Registry[Any] = Registry("source", *(f"mog_assets.corpus.{kind}" for kind in _SOURCES))

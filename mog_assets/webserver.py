@@ -32,10 +32,9 @@ from mog_assets.records import end_killed
 from mog_assets.resources.errors import MogError
 from mog_assets.serving import access, descriptors, server
 from mog_assets.serving.connections import Connections
-from mog_assets.serving.guards import Body
 from mog_assets.serving.limits import ServerOptions
 from mog_assets.serving.observed import Metrics
-from mog_assets.serving.ui_guard import Changes, UiGuard
+from mog_assets.serving.ui_guard import UiGuard
 
 _POLL_MS = 2000
 _STATEMENT_MS, _RECYCLE_SECONDS, _POOL_OVERFLOW = 15_000, 3600, 20
@@ -63,7 +62,7 @@ def main(descriptor: int, host: str, public_url: str, workspace: Path | None) ->
     # As in `dagster dev`, SIGTERM raises KeyboardInterrupt until the server handles signals.
     setup_interrupt_handlers()
     configure_loggers(formatter="colored", log_level="INFO")
-    key, connections = access.key_for(host), descriptors.reserve(descriptors.CONNECTIONS)
+    key, most = access.key_for(host), descriptors.reserve(descriptors.CONNECTIONS)
     options = ServerOptions(
         key=key,
         hosts=access.names_of(host, key),
@@ -72,25 +71,25 @@ def main(descriptor: int, host: str, public_url: str, workspace: Path | None) ->
         body_bytes=_BODY_BYTES,
         budget=_BODY_BYTES,
         send_seconds=60.0,
-        connections=connections,
-        connections_per_address=connections,
+        connections=most,
+        connections_per_address=most,
     )
-    serving = _Serving(options)
+    connections = Connections(options, Metrics())
     opened = socket.socket(fileno=descriptor)
     daemon: subprocess.Popen[bytes] | None = None
     with ExitStack() as stack:
         instance = stack.enter_context(dg.DagsterInstance.get())
         instance.optimize_for_webserver(_STATEMENT_MS, _RECYCLE_SECONDS, _POOL_OVERFLOW)
         if workspace is None:
-            Thread(target=_end_killed, args=(instance, serving.stopping), daemon=True).start()
+            Thread(target=_end_killed, args=(instance, connections.stopping), daemon=True).start()
             workspace = _code_server(instance, stack)
             daemon = subprocess.Popen([sys.executable, "-m", "dagster._daemon", "run", "--workspace", str(workspace)])
             stack.callback(daemon.terminate)
-            Thread(target=_stop_with, args=(daemon, serving.stopping), daemon=True).start()
+            Thread(target=_stop_with, args=(daemon, connections.stopping), daemon=True).start()
         target = WorkspaceFileTarget(paths=[str(workspace)])
         context = stack.enter_context(WorkspaceProcessContext(instance, target, version=dg.__version__))
         app = create_app_from_workspace_process_context(context, options.public[2], live_data_poll_rate=_POLL_MS)
-        server.serve(_guarded(app, options), serving, opened, lambda: None, websockets=True)
+        server.serve(_guarded(app, options), connections, opened, lambda: None, websockets=True)
         return 1 if daemon is not None and daemon.poll() else 0
 
 
@@ -103,17 +102,6 @@ def _code_server(instance: dg.DagsterInstance, stack: ExitStack) -> Path:
     return workspace
 
 
-class _Serving:
-    """See `server.Served`."""
-
-    def __init__(self, options: ServerOptions) -> None:
-        self.options, self.stopping = options, Event()
-        self.connections = Connections(options, Metrics())
-
-    def end(self) -> None:
-        self.connections.end()
-
-
 def _guarded(app: ASGIApp, options: ServerOptions) -> ASGIApp:
     prefix = options.public[2]
 
@@ -123,7 +111,7 @@ def _guarded(app: ASGIApp, options: ServerOptions) -> ASGIApp:
             scope = {**scope, "path": prefix + scope["path"], "raw_path": prefix.encode() + scope["raw_path"]}
         await app(scope, receive, send)
 
-    return Changes(UiGuard(Body(below, options), options))
+    return UiGuard(below, options)
 
 
 def _end_killed(instance: dg.DagsterInstance, stopping: Event) -> None:

@@ -6,17 +6,21 @@ import gzip
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
+from mog_assets import config
 from mog_assets.cli.common import CONFIG_HELP, echo, guarded
-from mog_assets.cli.import_target import Target, in_order
-from mog_assets.cli.project import name_of, write_configuration
+from mog_assets.cli.found_questions import Questions
+from mog_assets.cli.project import CorpusFiles, corpus_entry, name_of, questions_entry, write_configuration, written
+from mog_assets.config.editing import with_entry
 from mog_assets.registry import IMPORTERS
-from mog_assets.resources.errors import MogError
+from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.printable import printable
 from mog_assets.stopping import on_stop, stoppable
 
 if TYPE_CHECKING:
@@ -24,7 +28,9 @@ if TYPE_CHECKING:
 
 # Of gzip: packing takes no longer than the rest.
 _LEVEL = 5
-
+# Splits to measure on, the first that exists; and all in the order of their use, others first.
+_MEASURED = ("test", "dev", "validation", "valid", "val")
+_ORDER = ("train", *reversed(_MEASURED))
 # Of all imports, after their own.
 _COMMON = [
     click.Option(["--name"], help="Name of the corpus and the question set, if not that of the folder or file."),
@@ -33,20 +39,90 @@ _COMMON = [
 ]
 
 
+@dataclass(frozen=True)
+class _Target:
+    """The place of a data set: a configuration file, which may not exist yet, a name, and the files to write.
+
+    Attributes:
+        settings: Those of the file; None if it does not exist.
+        corpus: The corpus of the questions.
+        documents: The file of the documents; None if the corpus exists already.
+        questions: The file of the questions.
+    """
+
+    file: Path
+    settings: config.Settings | None
+    name: str
+    corpus: str
+    documents: Path | None
+    questions: Path
+
+    @classmethod
+    def of(cls, path: str | None, name: str, replace: bool, corpus: str | None = None) -> _Target:
+        """Return the target of an import; a name that is not allowed or taken is a `ConfigError`."""
+        file = config.file(path)
+        try:
+            config.check_name(name)
+        except ValueError as error:
+            raise ConfigError(f"--name: expected {error}, got {printable(name)[:80]!r}") from error
+        settings = config.load(file) if os.path.lexists(file) else None
+        if corpus is not None and (settings is None or corpus not in settings.corpora):
+            names = f" ({', '.join(settings.corpora)})" if settings else f", and {file} does not exist"
+            raise ConfigError(f"--corpus: expected a corpus of the project{names}, got {printable(corpus)[:80]!r}")
+        documents = file.parent / "corpora" / f"{name}.jsonl.gz" if corpus is None else None
+        questions = file.parent / f"{name}.questions.jsonl.gz"
+        target = cls(file, settings, name, corpus or name, documents, questions)
+        target._check_free("question_sets", questions, replace)
+        if documents:
+            target._check_free("corpora", documents, replace)
+        # The place of the entries is found before the work rather than after it.
+        target.text({"test": 1})
+        return target
+
+    def _check_free(self, section: str, path: Path, replace: bool) -> None:
+        """Reject a name that is taken, and a place that would be read as a document of another corpus."""
+        taken = getattr(self.settings, section, {}).get(self.name)
+        elsewhere = f" at {taken.path}" if taken and taken.path != path.resolve() else ""
+        if elsewhere or ((taken or path.exists()) and not replace):
+            remedy = "choose another --name" + ("" if elsewhere else ", or replace it with --replace")
+            what = f"{section}.{self.name}" if taken else path
+            raise ConfigError(f"{what}: expected none yet, found one{elsewhere}: {remedy}")
+        for other, corpus in self.settings.corpora.items() if self.settings else ():
+            if corpus.path.is_dir() and path.resolve().is_relative_to(corpus.path):
+                raise ConfigError(
+                    f"{path} would be read as a document of the corpus {other!r}, which is the folder "
+                    f"{corpus.path}: import into a project in another folder with --config FOLDER/mog.yaml"
+                )
+
+    def text(self, splits: dict[str, int]) -> str:
+        """Return the text of the configuration with the data set; entries that it has already stay as they are."""
+        measured = next((s for s in _MEASURED if s in splits), list(splits)[-1])
+        base = self.file.parent
+        documents = [CorpusFiles(self.corpus, self.documents, {}, [])] if self.documents else []
+        questions = Questions(self.name, self.questions, splits, [self.corpus], measured)
+        if self.settings is None:
+            return written(documents, [questions], base)
+        text = self.file.read_bytes().decode("utf-8-sig")
+        entries = [("corpora", corpus_entry(corpus, base)) for corpus in documents]
+        for section, entry in [*entries, ("question_sets", questions_entry(questions, [self.corpus], base))]:
+            if self.name not in getattr(self.settings, section):
+                text = with_entry(text, section, self.name, entry)
+        return text
+
+
 class _Importers(click.Group):
     """A command for each registered importer."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Their names, sorted."""
+        """Return their names, sorted."""
         return sorted(IMPORTERS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """One of them; None if there is none."""
-        importer = IMPORTERS.get(name)
-        if importer is None:
-            return None
-        parameters = [*importer.parameters, *_COMMON]
-        return click.Command(name, params=parameters, callback=partial(_import, importer), help=importer.help)
+        """Return one of them; None if there is none."""
+        if importer := IMPORTERS.get(name):
+            parameters = [*importer.parameters, *_COMMON]
+            return click.Command(name, params=parameters, callback=partial(_import, importer), help=importer.help)
+        return None
 
 
 @click.command("import", cls=_Importers)
@@ -60,62 +136,73 @@ def import_() -> None:
 
 @guarded
 def _import(importer: Importer, name: str | None, replace: bool, path: str | None, **given: Any) -> None:
-    importer.check(**given)
-    target = Target.of(path, name or name_of(importer.named(**given)), replace, given.get("corpus"))
+    named = importer.named(**given)
+    target = _Target.of(path, name or name_of(named), replace, given.get("corpus"))
     work = partial(_work, target, lambda notes: importer.open(notes, **given))
-    stoppable(work, target.home, "mog import", "starts again")
+    home = target.settings.home if target.settings else target.file.parent / ".mog"
+    stoppable(work, home, "mog import", "starts again")
 
 
-def _work(target: Target, read: Callable[[Notes], Dataset]) -> None:
+def _work(target: _Target, read: Callable[[Notes], Dataset]) -> None:
     from mog_assets.questions.foreign import Notes
     from mog_assets.resources import progress
-
-    notes = Notes()
-    with progress.displayed(), on_stop(lambda: _sweep(target)), on_stop(progress.clear):
-        _sweep(target)
-        result = _write(target, read(notes), notes)
-    splits = {split: result.splits[split] for split in in_order(result.splits)}
-    write_configuration(target.file, target.text(splits))
-    _tell(target, result, splits, notes)
-
-
-def _sweep(target: Target) -> None:
-    """Delete what an import that was killed left half-written."""
     from mog_assets.resources.holding import sweep_halves
 
-    for path in (target.documents, target.questions, target.file):
-        sweep_halves(path)
+    def sweep() -> None:
+        for path in filter(None, (target.documents, target.questions, target.file)):
+            sweep_halves(path)
+
+    notes = Notes()
+    with progress.displayed(), on_stop(sweep), on_stop(progress.clear):
+        # What an import that was killed left half-written.
+        sweep()
+        counts = _write(target, read(notes), notes)
+    order = sorted(counts.splits, key=lambda split: (_ORDER.index(split) if split in _ORDER else 0, split))
+    splits = {split: counts.splits[split] for split in order}
+    write_configuration(target.file, target.text(splits))
+    if target.documents:
+        echo(f"documents {target.corpus}: {os.path.relpath(target.documents)} ({counts.documents:,})")
+    questions = ", ".join(f"{count:,} {split}" for split, count in splits.items())
+    echo(f"questions {target.name}: {os.path.relpath(target.questions)} ({questions})")
+    if counts.grades:
+        grades = ", ".join(f"{count:,} of grade {grade}" for grade, count in sorted(counts.grades.items()))
+        echo(f"evidence: {counts.grades.total():,} judgements of documents ({grades})")
+    if counts.spans:
+        echo(f"evidence: {counts.spans:,} places in documents; {counts.without:,} questions without")
+    for line in notes:
+        echo(f"mog: {line}", err=True)
+    echo(f"Wrote {target.file.name}. Next: `mog run`.")
 
 
-def _write(target: Target, data: Dataset, notes: Notes) -> ImportCounts:
+def _write(target: _Target, data: Dataset, notes: Notes) -> ImportCounts:
     """Write the files of a data set; none is there before all are complete."""
-    from mog_assets.questions.foreign import Ids, write_documents, write_questions
-    from mog_assets.questions.foreign_trec import ids_of_corpus
+    from mog_assets.questions.foreign import write_documents, write_questions
+    from mog_assets.questions.foreign_judged import ids_of_corpus
     from mog_assets.resources.progress import followed, track
 
-    ids, count = Ids(), 0
+    ids: set[str] = set()
+    count = 0
     with ExitStack() as files:
         # The last one that is opened is moved into place first.
-        stream_of_questions = files.enter_context(_packed(target.questions))
-        if target.imports_corpus:
-            stream = files.enter_context(_packed(target.documents))
+        questions = files.enter_context(_packed(target.questions))
+        if target.documents:
+            documents = files.enter_context(_packed(target.documents))
             what = f"documents of {target.name}"
             with followed(what), track(data.size, f"bytes · {what}") as advance:
-                count = write_documents(data.documents(advance), stream, ids, notes)
+                count = write_documents(data.documents(advance), documents, ids, notes)
             _expect(count, "document", notes)
-        else:
-            assert target.settings is not None
+        elif target.settings:
             corpus = target.settings.corpora[target.corpus]
             ids = ids_of_corpus(corpus.path, corpus.max_document_bytes)
-        result = write_questions(data.questions(ids, target.corpus, notes), stream_of_questions, notes)
-        _expect(sum(result.splits.values()), "question", notes)
-    result.documents = count
-    return result
+        counts = write_questions(data.questions(ids, target.corpus, notes), questions, notes)
+        _expect(counts.splits.total(), "question", notes)
+    counts.documents = count
+    return counts
 
 
 @contextmanager
 def _packed(path: Path) -> Iterator[BinaryIO]:
-    """A gzip file to write; it is there when it is complete. The same content gives the same bytes."""
+    """Open a gzip file to write; it is there when it is complete. The same content gives the same bytes."""
     from mog_assets.resources.writing import atomic
 
     try:
@@ -133,20 +220,3 @@ def _packed(path: Path) -> Iterator[BinaryIO]:
 def _expect(count: int, what: str, notes: Notes) -> None:
     if not count:
         raise MogError(f"expected at least one {what} that can be used, found none ({'; '.join(notes) or 'empty'})")
-
-
-def _tell(target: Target, result: ImportCounts, splits: dict[str, int], notes: Notes) -> None:
-    if target.imports_corpus:
-        echo(f"documents {target.corpus}: {os.path.relpath(target.documents)} ({result.documents:,})")
-    counts = ", ".join(f"{count:,} {split}" for split, count in splits.items())
-    echo(f"questions {target.name}: {os.path.relpath(target.questions)} ({counts})")
-    if result.grades:
-        grades = ", ".join(f"{count:,} of grade {grade}" for grade, count in sorted(result.grades.items()))
-        echo(f"evidence: {result.grades.total():,} judgements of documents ({grades})")
-    if result.spans:
-        echo(f"evidence: {result.spans:,} places in documents; {result.without:,} questions without")
-    for line in notes:
-        echo(f"mog: {line}", err=True)
-    for line in target.unused(splits):
-        echo(f"mog: {line}", err=True)
-    echo(f"Wrote {target.file.name}. Next: `mog run`.")

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 # Seconds between looks for what a first run makes.
 _WAIT_SECONDS = 1.0
+# Fields of `ServerOptions` that have another name than their option.
+_FIELDS = {"allow_origin": "origins", "body_timeout": "body_seconds", "max_body": "body_bytes"}
+_FIELDS |= {"max_question": "question_chars", "max_budget": "budget", "max_k": "k"}
 
 
 @click.command()
@@ -69,7 +72,7 @@ _WAIT_SECONDS = 1.0
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Text by default.")
 @click.option("--log-questions", is_flag=True, help="Write the texts of questions into the log.")
 @guarded
-def serve(path: str | None, host: str, port: int, live: bool, **given: Any) -> None:
+def serve(path: str | None, host: str, port: int, live: bool, log_format: str, **given: Any) -> None:
     """Serve passages, answers and a search page over HTTP (stop it with Ctrl-C).
 
     With MOG_API_KEY set, callers must send it as `Authorization: Bearer KEY`. Without it, only this machine is served.
@@ -89,7 +92,7 @@ def serve(path: str | None, host: str, port: int, live: bool, **given: Any) -> N
     if project.permissions is not None:
         # What is wrong with the rules is told now, and not to callers.
         project.permissions.check()
-    server.log_to_stderr(given["log_format"])
+    server.log_to_stderr(log_format)
     fit = descriptors.reserve(options.connections)
     if fit < options.connections:
         log.warning("--connections: %d in place of %d: more need more open files", fit, options.connections)
@@ -155,26 +158,9 @@ def _options(host: str, settings: Settings, given: dict[str, Any]) -> ServerOpti
     from mog_assets.serving.limits import ServerOptions
 
     key = access.key_for(host, settings.permissions is not None)
-    return ServerOptions(
-        key=key,
-        hosts=access.names_of(host, key),
-        origins=given["allow_origin"],
-        concurrency=given["concurrency"],
-        waiting=given["waiting"],
-        timeout=given["timeout"],
-        ask_timeout=given["ask_timeout"],
-        drain=given["drain"],
-        body_bytes=given["max_body"],
-        body_seconds=given["body_timeout"],
-        question_chars=given["max_question"],
-        budget=given["max_budget"],
-        k=given["max_k"],
-        connections=given["connections"],
-        connections_per_address=given["connections_per_address"] or math.ceil(given["connections"] / 4),
-        push=given["push"],
-        log_questions=given["log_questions"],
-        public_url=given["public_url"],
-    )
+    given["connections_per_address"] = given["connections_per_address"] or math.ceil(given["connections"] / 4)
+    values = {_FIELDS.get(name, name): value for name, value in given.items()}
+    return ServerOptions(key=key, hosts=access.names_of(host, key), **values)
 
 
 @click.command()

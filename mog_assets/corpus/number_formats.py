@@ -17,9 +17,8 @@ _DIGITS = re.compile(r"[0#?]")
 _CODE, _NUMBER = re.compile(r"[^.,%/eE@A-Za-z]*"), re.compile(r"[0#?][0#?.,]*")
 
 
-def number(value: float) -> str:
-    """A number as it is stored, with the 15 digits that sheets compute with."""
-    return f"{value:.15g}"
+number: Show = "%.15g".__mod__
+"""Show a number as it is stored, with the 15 digits that sheets compute with."""
 
 
 def shown(identity: str, code: str) -> Show | None:

@@ -54,8 +54,8 @@ class Package:
             ValueError: it declares a document type, which no part may: entities may expand without end.
         """
         content = self.parts[name]
-        # The NULs of UTF-16.
-        if b"<!DOCTYPE" in content.replace(b"\0", b""):
+        # Without the NULs of UTF-16. One byte is found to be missing in a tenth of the time.
+        if b"!" in content and b"<!DOCTYPE" in content.replace(b"\0", b""):
             raise ValueError(f"damaged: {name[:100]!r} declares a document type or entities: not read")
         return _STRICT.sub(rb"http://schemas.openxmlformats.org/\1/2006/", content)
 

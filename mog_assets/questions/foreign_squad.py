@@ -7,133 +7,113 @@ Know What You Don't Know: Unanswerable Questions for SQuAD.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from mog_assets.corpus.decoding import parse_line
-from mog_assets.questions.foreign import Found, Ids, Importer, Notes
+from mog_assets.questions.foreign import Found, Importer, Notes
 from mog_assets.questions.streams import Advance, whole
 from mog_assets.registry import IMPORTERS
 from mog_assets.resources.errors import MogError
 
 # Bytes of a file, which is read at once; the public ones have 42,000,000.
 _MOST = 500_000_000
+_Value = TypeVar("_Value", str, list[Any])
 
 
 class Squad:
-    """Files of SQuAD 1.1 or 2.0; every article is one document, its paragraphs joined by a blank line.
+    """Give the articles of SQuAD 1.1 or 2.0 as documents, their paragraphs joined by a blank line.
 
-    Args:
-        paths: The files; the split of one is `train` or `dev` if its name has that, else `test`.
-        notes: What is unusable is added to them.
-
-    Raises:
-        MogError: one is not in this format, or too large.
+    The split of a file is `train` or `dev` if its name has that, else `test`.
     """
 
+    # The documents are read already: there is no progress to show.
+    size = 0
+
     def __init__(self, paths: Iterable[Path], notes: Notes) -> None:
-        self._articles: list[tuple[str, str, str, list[tuple[int, Any]]]] = []
-        taken: set[str] = set()
-        self.size = 0
+        # Split, text, and the questions with the offset of their paragraph, by id.
+        self._articles: dict[str, tuple[str, str, list[tuple[int, Any]]]] = {}
         for path in paths:
             split = next((s for s in ("train", "dev") if s in path.name.lower()), "test")
-            for number, article in enumerate(_squad_articles(path), start=1):
-                place = f"{path.name}: article {number}"
-                title = article.get("title") if isinstance(article, dict) else None
-                paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
-                if not isinstance(paragraphs, list):
-                    notes.add("articles skipped", f"{place}: expected an object with paragraphs")
+            for number, article in enumerate(_articles(path), start=1):
+                place, text, questions = f"{path.name}: article {number}", "", []
+                for paragraph in _get(article, "paragraphs", []):
+                    if not (context := _get(paragraph, "context", "")).strip():
+                        notes.add("paragraphs skipped, with their questions", f"{place}: expected a text")
+                        continue
+                    text += f"\n\n{context}" if text else context
+                    questions += [(len(text) - len(context), qa) for qa in _get(paragraph, "qas", [])]
+                if not text:
+                    notes.add("articles skipped", f"{place}: expected paragraphs with texts")
                     continue
-                name = title.strip() if isinstance(title, str) and title.strip() else f"article {number}"
-                identity = next(
-                    i for n in range(1, len(taken) + 2) if (i := name if n == 1 else f"{name} {n}") not in taken
-                )
-                taken.add(identity)
-                text, questions_of = _joined(paragraphs, place, notes)
-                self.size += len(text)
-                self._articles.append((identity, split, text, questions_of))
+                title = _get(article, "title", "").strip() or f"article {number}"
+                names = (title if n == 1 else f"{title} {n}" for n in range(1, len(self._articles) + 2))
+                self._articles[next(n for n in names if n not in self._articles)] = (split, text, questions)
 
     def documents(self, advance: Advance) -> Iterator[Found]:
         """See `Dataset`."""
-        for identity, _, text, _ in self._articles:
+        for identity, (_, text, _) in self._articles.items():
             yield f"article {identity[:100]!r}", {"id": identity, "title": identity.replace("_", " "), "text": text}
-            advance(len(text))
 
-    def questions(self, ids: Ids, corpus: str, notes: Notes) -> Iterator[dict[str, Any]]:
+    def questions(self, ids: Collection[str], corpus: str, notes: Notes) -> Iterator[dict[str, Any]]:
         """See `Dataset`."""
-        for identity, split, text, questions_of in self._articles:
+        for identity, (split, text, questions) in self._articles.items():
             if identity not in ids:
                 notes.add("articles whose questions are left out, because the article is", repr(identity[:100]))
                 continue
-            for start, qa in questions_of:
-                record = _squad_question(qa, text, start, notes)
-                if record is not None:
-                    for span in record.get("evidence", ()):
-                        span |= {"corpus": corpus, "doc": identity}
+            for start, qa in questions:
+                if record := _question(qa, text, start, {"corpus": corpus, "doc": identity}, notes):
                     yield {**record, "split": split}
 
 
-def _squad_articles(path: Path) -> list[Any]:
+def _get(record: Any, key: str, default: _Value) -> _Value:
+    """Return a value of a JSON object if it is of the type of the default."""
+    value = record.get(key) if isinstance(record, dict) else None
+    return value if isinstance(value, type(default)) else default
+
+
+def _articles(path: Path) -> list[Any]:
     # The parser of lines is strict and needs no line to be a line.
     content = parse_line(whole(path, "SQuAD file", _MOST))
-    articles = content.get("data") if isinstance(content, dict) else None
-    if not isinstance(articles, list):
-        keys = "" if isinstance(content, str) else ", ".join(list(content)[:10])[:200]
-        got = content if isinstance(content, str) else f"an object with {keys or 'nothing'}"
-        raise MogError(f"{path}: expected SQuAD's format, an object with a list `data`, got: {got}")
-    return articles
+    if isinstance(content, dict) and isinstance(content.get("data"), list):
+        return content["data"]
+    got = content if isinstance(content, str) else f"an object with {', '.join(content)[:200] or 'nothing'}"
+    raise MogError(f"{path}: expected SQuAD's format, an object with a list `data`, got: {got}")
 
 
-def _joined(paragraphs: list[Any], place: str, notes: Notes) -> tuple[str, list[tuple[int, Any]]]:
-    """The text of an article, and its questions with the offset of their paragraph."""
-    parts: list[str] = []
-    questions_of: list[tuple[int, Any]] = []
-    start = 0
-    for paragraph in paragraphs:
-        context = paragraph.get("context") if isinstance(paragraph, dict) else None
-        if not isinstance(context, str) or not context.strip():
-            notes.add("paragraphs skipped, with their questions", f"{place}: expected a text that is not blank")
-            continue
-        qas = paragraph.get("qas")
-        questions_of += [(start, qa) for qa in (qas if isinstance(qas, list) else [])]
-        parts.append(context)
-        start += len(context) + 2
-    return "\n\n".join(parts), questions_of
-
-
-def _squad_question(qa: Any, text: str, start: int, notes: Notes) -> dict[str, Any] | None:
-    """The record of a question whose paragraph starts at `start` of a text."""
-    identity, question = (qa.get(key) if isinstance(qa, dict) else None for key in ("id", "question"))
-    if not isinstance(identity, str | int) or not isinstance(question, str) or not question.strip():
+def _question(qa: Any, text: str, start: int, place: dict[str, str], notes: Notes) -> dict[str, Any] | None:
+    """Return the record of a question whose paragraph starts at `start` of the text of a document at `place`."""
+    identity, question = qa.get("id") if isinstance(qa, dict) else None, _get(qa, "question", "")
+    if not isinstance(identity, str | int) or not question.strip():
         notes.add("questions skipped", f"{str(identity)[:100]!r}: expected id and question")
         return None
     record: dict[str, Any] = {"id": str(identity), "question": question}
+    where = repr(record["id"][:100])
     if qa.get("is_impossible") is True:
-        notes.add("impossible questions, imported without evidence and with the kind `impossible`", repr(record["id"]))
+        notes.add("impossible questions, imported without evidence and with the kind `impossible`", where)
         return {**record, "kind": "impossible"}
-    given = qa.get("answers")
     answers = [
-        (a["text"], start + a["answer_start"])
-        for a in (given if isinstance(given, list) else [])
-        if isinstance(a, dict) and isinstance(a.get("text"), str) and type(a.get("answer_start")) is int
+        (answer["text"], start + answer["answer_start"])
+        for answer in _get(qa, "answers", [])
+        if _get(answer, "text", "") and type(answer.get("answer_start")) is int
     ]
-    right = [(said, at) for said, at in answers if said and at >= start and text.startswith(said, at)]
+    right = [(answer, at) for answer, at in answers if at >= start and text.startswith(answer, at)]
     if len(right) < len(answers):
-        notes.add("questions with answers that are not where the file says", repr(record["id"][:100]))
-    if not right:
-        notes.add("questions imported without evidence", repr(record["id"][:100]))
-    texts = list(dict.fromkeys(said for said, _ in answers if said.strip()))
+        notes.add("questions with answers that are not where the file says", where)
+    texts = [answer for answer, _ in answers if answer.strip()]
     if right:
         # Annotators mark different places; the one that most of them chose is the evidence, the first of several.
-        (said, at), _ = Counter(right).most_common(1)[0]
-        texts = [said, *(other for other in texts if other != said)]
-        record["evidence"] = [{"start": at, "end": at + len(said)}]
+        (answer, at), _ = Counter(right).most_common(1)[0]
+        texts = [answer, *texts]
+        record["evidence"] = [{"start": at, "end": at + len(answer), **place}]
+    else:
+        notes.add("questions imported without evidence", where)
     if texts:
-        record["answer"] = texts[0]
-        record |= {"aliases": texts[1:]} if texts[1:] else {}
+        record["answer"], *aliases = dict.fromkeys(texts)
+        record |= {"aliases": aliases} if aliases else {}
     return record
 
 

@@ -1,47 +1,45 @@
-"""ASGI middleware in front of every route: the host that was asked, the page that asks, the key, the body."""
+"""The guard in front of every route: the host that was asked, the page that asks, the key, the body, the places."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
 from collections import Counter
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mog_assets.resources.errors import MogError
-from mog_assets.serving.limits import HEAD_BYTES, HEADERS, RETRY_SECONDS, TARGET_CHARS, ServerOptions, check_json
+from mog_assets.serving.limits import (
+    BODIES,
+    HEAD_BYTES,
+    HEADERS,
+    LINGER_SECONDS,
+    RETRY_SECONDS,
+    TARGET_CHARS,
+    ServerOptions,
+    check_json,
+)
 from mog_assets.serving.permissions import Permissions
 from mog_assets.serving.problems import Problem, problem_of
 
 # Anybody may ask for these: they hold nothing of the project's documents.
-OPEN = frozenset(
-    {
-        "/healthz",
-        "/readyz",
-        "/docs",
-        "/openapi.json",
-        "/",
-        "/page.js",
-        "/page.css",
-        "/document",
-        "/document.js",
-    }
-)
-
-
-# Answered when all places for requests are taken.
+_PAGE = ("/", "/page.js", "/page.css", "/document", "/document.js")
+OPEN = frozenset({"/healthz", "/readyz", "/docs", "/openapi.json", *_PAGE})
 METRICS = "/metrics"
 DOCUMENTS = "/v1/documents/"
+# Answered when all places for requests are taken.
 HEALTH = frozenset({"/healthz", "/readyz", METRICS, "/server_info"})
 
 
 class Guard:
-    """Turns away requests for another host, from another web site, or without the key.
+    """Turns away requests for another host, from another web site, without the key, or with too large or slow a body.
 
     A page of another site can make a browser send requests to this machine, and can give its own name the address
-    127.0.0.1 (DNS rebinding). It cannot change the headers `Host` and `Origin`.
+    127.0.0.1 (DNS rebinding). It cannot change the headers `Host` and `Origin`. A body is received before anything else
+    happens; then the request is taken on, if there is a place for it. For a health check there always is.
 
     Attributes:
         open: Paths that need no key.
@@ -56,32 +54,91 @@ class Guard:
     def __init__(self, app: ASGIApp, options: ServerOptions, permissions: Permissions | None = None) -> None:
         self.app, self.options, self.permissions = app, options, permissions
         self._key = options.key.encode()
+        self._arriving = 0
+        self._answered: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        # A page of any site may also open a WebSocket.
-        if scope["type"] in ("http", "websocket"):
-            try:
-                headers = Headers(scope=scope)
-                _check_head(scope, headers)
-                self._check(scope["path"], headers)
-                await self._check_caller(scope, headers)
-            except Problem as problem:
-                await refuse(problem, scope)(scope, receive, send)
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        unread = True
+        try:
+            headers = Headers(scope=scope)
+            _check_head(scope, headers)
+            self._check(scope, headers)
+            await self._check_caller(scope, headers)
+            # A page of any site may also open a WebSocket.
+            if scope["type"] == "websocket":
+                await self.app(scope, receive, send)
                 return
-        await self.app(scope, receive, send)
+            body = await self._body(headers, receive)
+            if body is None:
+                return
+            unread = False
+            if body:
+                # A document may be as long as a body.
+                pushing = scope["path"].startswith(DOCUMENTS)
+                check_json(body, self.options.body_bytes if pushing else self.options.text_chars)
+            address = "" if scope["path"] in HEALTH else (scope["client"] or ("",))[0]
+            one, most = self.options.connections_per_address, self.options.connections
+            if address and (self._answered[address] >= one or self._answered.total() >= most):
+                raise _busy("All places for requests are taken")
+        except Problem as problem:
+            await refuse(problem, scope, receive, send, unread)
+            return
+        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    def _check(self, path: str, headers: Headers) -> None:
-        host = headers.get("host", "")
+        async def replay() -> Message:
+            return messages.pop() if messages else await receive()
+
+        self._answered[address] += 1
+        try:
+            await self.app(scope, replay, send)
+        finally:
+            self._answered[address] -= 1
+            if not self._answered[address]:
+                del self._answered[address]
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes | None:
+        """The body; None if the caller went away.
+
+        Raises:
+            Problem: it is too large (413), takes too long (408), or too much arrives at the same time (503).
+        """
+        most, seconds, body, more = self.options.body_bytes, self.options.body_seconds, bytearray(), True
+        too_large = Problem(413, f"The body may have at most {most:,} bytes", "too much")
+        # The parser of HTTP has turned away what is no number.
+        if int(headers.get("content-length") or 0) > most:
+            raise too_large
+        try:
+            async with asyncio.timeout(seconds):
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    part = message.get("body", b"")
+                    body += part
+                    self._arriving += len(part)
+                    if len(body) > most:
+                        raise too_large
+                    if self._arriving > BODIES * most:
+                        raise _busy("Too many large requests arrive")
+                    more = message.get("more_body", False)
+        except TimeoutError:
+            raise Problem(408, f"The body did not arrive within {seconds:g} s", "late") from None
+        finally:
+            self._arriving -= len(body)
+        return bytes(body)
+
+    def _check(self, scope: Scope, headers: Headers) -> None:
+        host, path = headers.get("host", ""), scope["path"]
         public, name, _ = self.options.public
         if self.options.hosts and _name(host) not in {*self.options.hosts, name} - {""}:
             hosts = ", ".join(self.options.hosts)
-            raise Problem(
-                421,
-                f"Host: expected one of {hosts}, got {_name(host)!r}: if a proxy sends this, start the server with "
-                "--public-url and the address that browsers open, and have the proxy send one of these hosts",
-                "host",
-            )
+            remedy = "--public-url and the address that browsers open, and have the proxy send one of these hosts"
+            why = f"expected one of {hosts}, got {_name(host)!r}: if a proxy sends this, start the server with {remedy}"
+            raise Problem(421, f"Host: {why}", "host")
         origin = headers.get("origin")
         # The files of the page say what is refused: browsers ask for its scripts with an origin, too.
         own = path in self.shown or origin is None or _place(origin) == host or (name and origin == public)
@@ -129,13 +186,27 @@ def _wrong(detail: str) -> Problem:
     return Problem(401, detail, "wrong key", {"WWW-Authenticate": 'Bearer error="invalid_token"'})
 
 
-def refuse(problem: Problem, scope: Scope) -> ASGIApp:
-    """The answer to a request that is turned away; it ends the connection if a body is still to come."""
-    headers = Headers(scope=scope)
+async def refuse(problem: Problem, scope: Scope, receive: Receive, send: Send, unread: bool = True) -> None:
+    """Answer a request that is turned away; it ends the connection if a body is still to come.
+
+    What is sent meanwhile is taken for a while: the end of a connection on which something comes destroys the answer.
+    """
+
+    async def lingering(message: Message) -> None:
+        if unread and message["type"] == "http.response.body":
+            await send({**message, "more_body": True})
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LINGER_SECONDS):
+                    while (await receive()).get("more_body"):
+                        pass
+            message = {"type": "http.response.body"}
+        await send(message)
+
     scope["state"]["reason"] = problem.reason
-    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+    headers = Headers(scope=scope)
+    if unread and (headers.get("content-length", "0") != "0" or "transfer-encoding" in headers):
         problem.headers["Connection"] = "close"
-    return problem.response(scope["path"])
+    await problem.response(scope["path"])(scope, receive, lingering)
 
 
 def _check_head(scope: Scope, headers: Headers) -> None:
@@ -149,11 +220,8 @@ def _check_head(scope: Scope, headers: Headers) -> None:
         raise Problem(414, f"path: expected at most {TARGET_CHARS:,} characters, got {target:,}", "too much")
     size = target + sum(len(name) + len(value) for name, value in headers.raw)
     if size > HEAD_BYTES or len(headers.raw) > HEADERS:
-        raise Problem(
-            431,
-            f"headers: expected at most {HEADERS} of {HEAD_BYTES:,} bytes in all, got {len(headers.raw)} of {size:,}",
-            "too much",
-        )
+        most = f"{HEADERS} of {HEAD_BYTES:,} bytes in all"
+        raise Problem(431, f"headers: expected at most {most}, got {len(headers.raw)} of {size:,}", "too much")
     if "content-length" in headers and "transfer-encoding" in headers:
         raise Problem(400, "headers: expected Content-Length or Transfer-Encoding, got both", "not http")
 
@@ -173,120 +241,5 @@ def _name(host: str) -> str:
     return host.rpartition(":")[0].lower() if ":" in host else host.lower()
 
 
-class Body:
-    """Receives the whole body before anything else happens, if it is not too large and does not take too long.
-
-    Then the request is taken on, if there is a place for it; for a health check there always is. A caller that does not
-    take the answer loses the connection.
-
-    Args:
-        app: What answers.
-        options: Of the server.
-    """
-
-    def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
-        self.app, self.options = app, options
-        self._arriving = 0
-        self._answered: Counter[str] = Counter()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        try:
-            body = await self._body(Headers(scope=scope), receive)
-            if body is None:
-                return
-            if body:
-                # A document may be as long as a body.
-                pushing = scope["path"].startswith(DOCUMENTS)
-                check_json(body, self.options.body_bytes if pushing else self.options.text_chars)
-            address = "" if scope["path"] in HEALTH else (scope["client"] or ("",))[0]
-            if address:
-                self._check_places(address)
-        except Problem as problem:
-            scope["state"]["reason"] = problem.reason
-            problem.headers["Connection"] = "close"
-            await problem.response(scope["path"])(scope, receive, send)
-            return
-        unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def replay() -> Message:
-            return unread.pop() if unread else await receive()
-
-        async def hurried(message: Message) -> None:
-            await asyncio.wait_for(send(message), self.options.send_seconds)
-
-        self._answered[address] += 1
-        try:
-            await self.app(scope, replay, hurried)
-        finally:
-            self._answered[address] -= 1
-            if not self._answered[address]:
-                del self._answered[address]
-
-    def _check_places(self, address: str) -> None:
-        options = self.options
-        if self._answered[address] >= options.connections_per_address or self._answered.total() >= options.connections:
-            raise _busy("All places for requests are taken")
-
-    async def _body(self, headers: Headers, receive: Receive) -> bytes | None:
-        """The body; None if the caller went away.
-
-        Raises:
-            Problem: it is too large (413), takes too long (408), or too much arrives at the same time (503).
-        """
-        most, declared = self.options.body_bytes, headers.get("content-length", "")
-        too_large = Problem(413, f"The body may have at most {most:,} bytes", "too much")
-        # The parser of HTTP has turned away what is no number.
-        if declared and int(declared) > most:
-            raise too_large
-        body = bytearray()
-        try:
-            async with asyncio.timeout(self.options.body_seconds):
-                more = True
-                while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        return None
-                    part = message.get("body", b"")
-                    body += part
-                    self._arriving += len(part)
-                    if len(body) > most:
-                        raise too_large
-                    if self._arriving > self.options.arriving_bytes:
-                        raise _busy("Too many large requests arrive")
-                    more = message.get("more_body", False)
-        except TimeoutError:
-            seconds = self.options.body_seconds
-            raise Problem(408, f"The body did not arrive within {seconds:g} s", "late") from None
-        finally:
-            self._arriving -= len(body)
-        return bytes(body)
-
-
 def _busy(why: str) -> Problem:
     return Problem(503, f"{why}: try again later", "crowded", {"Retry-After": str(RETRY_SECONDS)})
-
-
-class Head:
-    """Answers HEAD as GET, without the body."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] != "http" or scope["method"] != "HEAD":
-            await self.app(scope, receive, send)
-            return
-
-        async def bare(message: Message) -> None:
-            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
-
-        scope["method"] = "GET"
-        try:
-            await self.app(scope, receive, bare)
-        finally:
-            scope["method"] = "HEAD"

@@ -23,7 +23,7 @@ from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.phrases import phrases
 from mog_assets.serving import files, openapi_page
 from mog_assets.serving.events import Stream
-from mog_assets.serving.guards import Body, Guard, Head
+from mog_assets.serving.guards import Guard
 from mog_assets.serving.limits import CHOICES, MOST_TURNS, NAME_CHARS, NAMES, ServerOptions
 from mog_assets.serving.observed import Observed
 from mog_assets.serving.problems import Problem, problem_of
@@ -132,8 +132,6 @@ def app(project: Any, options: ServerOptions | None = None) -> FastAPI:
     if agents is not None:
         made.router.routes.append(agents.route)
     # The last one is the outermost.
-    made.add_middleware(Head)
-    made.add_middleware(Body, options=options)
     made.add_middleware(Guard, options=options, permissions=project.permissions)
     if options.origins:
         headers = ["authorization", "content-type", "mcp-protocol-version", "mcp-session-id"]

@@ -8,7 +8,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Event, Lock
+from functools import cached_property
+from threading import Event
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -36,7 +37,9 @@ MOST_TURNS, TURNS = 500, 6
 # Places of a passage.
 PLACES = 200
 # Bodies of the largest size that arrive at a time.
-_BODIES = 64
+BODIES = 64
+# For the rest of a request that was answered before it was complete.
+LINGER_SECONDS = 2.0
 
 Happened = Callable[[str, dict[str, Any]], None]
 
@@ -92,17 +95,12 @@ class ServerOptions:
     public_url: str = ""
     push: bool = False
 
-    @property
+    @cached_property
     def public(self) -> tuple[str, str, str]:
         """Origin, host and path of `public_url`, as browsers and proxies write them."""
         url = urlsplit(self.public_url)
         port = "" if url.port in (None, {"http": 80, "https": 443}.get(url.scheme)) else f":{url.port}"
         return f"{url.scheme}://{url.hostname or ''}{port}", url.hostname or "", url.path.rstrip("/")
-
-    @property
-    def arriving_bytes(self) -> int:
-        """Most bytes of bodies that arrive at a time."""
-        return _BODIES * self.body_bytes
 
     @property
     def text_chars(self) -> int:
@@ -118,12 +116,8 @@ class ServerOptions:
         choices = choices or {}
         size = len(question) + sum(len(letter) + len(text) for letter, text in choices.items())
         if size > self.question_chars:
-            with_choices = " with options" if choices else ""
-            raise Problem(
-                422,
-                f"{name}: expected at most {self.question_chars:,} characters{with_choices}, got {size:,}",
-                "too much",
-            )
+            most = f"{self.question_chars:,} characters{' with options' if choices else ''}"
+            raise Problem(422, f"{name}: expected at most {most}, got {size:,}", "too much")
         if len(choices) > CHOICES:
             raise Problem(422, f"options: expected at most {CHOICES}, got {len(choices):,}", "too much")
         return question
@@ -161,7 +155,7 @@ def check_json(body: bytes, most: int) -> None:
     try:
         values = [(json.loads(body, parse_constant=_refuse_constant), 0)]
     except RecursionError:
-        raise _too_deep() from None
+        values = [(None, _DEPTH + 1)]
     except ValueError:
         return
     count = 0
@@ -171,7 +165,7 @@ def check_json(body: bytes, most: int) -> None:
         if count > _VALUES:
             raise Problem(422, f"body: expected at most {_VALUES:,} values", "too much")
         if depth > _DEPTH:
-            raise _too_deep()
+            raise Problem(422, f"body: expected at most {_DEPTH} values within each other", "too much")
         if isinstance(value, dict):
             values += [(one, depth + 1) for pair in value.items() for one in pair]
         elif isinstance(value, list):
@@ -186,10 +180,6 @@ def check_json(body: bytes, most: int) -> None:
 
 def _refuse_constant(name: str) -> None:
     raise Problem(422, f"body: expected finite numbers, got {name}")
-
-
-def _too_deep() -> Problem:
-    return Problem(422, f"body: expected at most {_DEPTH} values within each other", "too much")
 
 
 def _check_text(text: str, most: int) -> None:
@@ -209,10 +199,14 @@ class Slots:
 
     def __init__(self, name: str, threads: int, waiting: int, seconds: float) -> None:
         self.name, self.threads, self.waiting, self.seconds = name, threads, waiting, seconds
-        self.inside = 0
-        self._lock = Lock()
+        self._inside: set[Future[Any]] = set()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._ended: asyncio.Future[None] | None = None
+
+    @property
+    def inside(self) -> int:
+        """How many places are taken."""
+        return len(self._inside)
 
     def start(self, function: Callable[[], T]) -> Future[T]:
         """Put work into the queue.
@@ -220,13 +214,9 @@ class Slots:
         Raises:
             Problem: the queue is full (429).
         """
-        self._admit()
-        try:
-            future = self._pool.submit(tracing.carried(function))
-        except BaseException:
-            self._leave()
-            raise
-        future.add_done_callback(lambda _: self._leave())
+        self._check()
+        future = self._pool.submit(tracing.carried(function))
+        self._enter(future)
         return future
 
     def enter(self, future: Future[Any], work: Callable[[], None]) -> None:
@@ -235,29 +225,18 @@ class Slots:
         Raises:
             Problem: the queue is full (429).
         """
-        self._admit()
-        future.add_done_callback(lambda _: self._leave())
-        try:
-            self._pool.submit(tracing.carried(work))
-        except RuntimeError:
-            # The server is stopped.
-            future.cancel()
-            raise
+        self._check()
+        self._pool.submit(tracing.carried(work))
+        self._enter(future)
 
-    def _admit(self) -> None:
-        with self._lock:
-            if self.inside >= self.threads + self.waiting:
-                raise Problem(
-                    429,
-                    f"{self.threads} requests are being worked on and {self.waiting} are waiting: try again later",
-                    "busy",
-                    {"Retry-After": str(RETRY_SECONDS)},
-                )
-            self.inside += 1
+    def _check(self) -> None:
+        if self.inside >= self.threads + self.waiting:
+            text = f"{self.threads} requests are being worked on and {self.waiting} are waiting: try again later"
+            raise Problem(429, text, "busy", {"Retry-After": str(RETRY_SECONDS)})
 
-    def _leave(self) -> None:
-        with self._lock:
-            self.inside -= 1
+    def _enter(self, future: Future[Any]) -> None:
+        self._inside.add(future)
+        future.add_done_callback(self._inside.discard)
 
     async def run(self, function: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
         """The result of a function, called in one of the threads.
@@ -295,7 +274,12 @@ class Slots:
             await asyncio.wait(either, timeout=self.seconds, return_when=asyncio.FIRST_COMPLETED)
             if result.done():
                 return result.result()
-            raise stopping() if self._ended.done() else self._late(future)
+            if self._ended.done():
+                raise stopping()
+            if future.cancel():
+                late = f"The server is busy: the request waited {self.seconds:g} s without beginning"
+                raise Problem(503, late, "late", {"Retry-After": str(RETRY_SECONDS)})
+            raise Problem(504, f"The request took longer than {self.seconds:g} s", "late")
         finally:
             # What has not begun when its caller leaves never does.
             future.cancel()
@@ -303,16 +287,6 @@ class Slots:
                 result.add_done_callback(_note_failure)
             if gone is not None:
                 gone.set()
-
-    def _late(self, future: Future[Any]) -> Problem:
-        if future.cancel():
-            return Problem(
-                503,
-                f"The server is busy: the request waited {self.seconds:g} s without beginning",
-                "late",
-                {"Retry-After": str(RETRY_SECONDS)},
-            )
-        return Problem(504, f"The request took longer than {self.seconds:g} s", "late")
 
     def end(self) -> None:
         """Tell all who wait that the server is stopped. Call it in the event loop."""

@@ -88,6 +88,10 @@ class Observed:
         state = scope.setdefault("state", {})
         state["request_id"] = _request_id(scope)
         started, status, complete = time.monotonic(), 0, False
+        method = scope["method"]
+        if method == "HEAD":
+            # As GET, without the body.
+            scope["method"] = "GET"
 
         async def followed() -> Message:
             nonlocal complete
@@ -106,6 +110,8 @@ class Observed:
                 # Who has an answer may not go on sending what it does not depend on.
                 if self.draining() or not complete:
                     headers["Connection"] = "close"
+            elif method == "HEAD":
+                message = {**message, "body": b""}
             await send(message)
 
         self.metrics.running.inc()
@@ -119,6 +125,7 @@ class Observed:
             await problem_of(error).response(scope["path"])(scope, receive, noted)
         finally:
             self.metrics.running.dec()
+            scope["method"] = method
             self._note(scope, state, status, time.monotonic() - started)
 
     def _note(self, scope: Scope, state: dict[str, Any], status: int, seconds: float) -> None:

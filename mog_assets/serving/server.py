@@ -11,8 +11,7 @@ import socket
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from threading import Event
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -23,7 +22,7 @@ from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.terminal import escaped
 from mog_assets.serving.connections import Connections, protocol
 from mog_assets.serving.descriptors import BATCH
-from mog_assets.serving.limits import HEAD_BYTES, ServerOptions
+from mog_assets.serving.limits import HEAD_BYTES
 from mog_assets.serving.problems import log
 
 # Connections that the system keeps until they are accepted.
@@ -32,23 +31,6 @@ _BACKLOG = 1024
 _LAST_SECONDS = 2
 _KEEP_ALIVE_SECONDS = 5
 _SWITCH_SECONDS = 0.0005
-
-
-class Served(Protocol):
-    """What a server knows of its application.
-
-    Attributes:
-        options: Its options.
-        connections: Its open connections.
-        stopping: Set when the server is told to stop.
-    """
-
-    options: ServerOptions
-    connections: Connections
-    stopping: Event
-
-    def end(self) -> None:
-        """End what still runs: the time to finish is over."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -83,7 +65,7 @@ def url_of(opened: socket.socket) -> str:
 
 def serve(
     app: ASGIApp,
-    serving: Served,
+    connections: Connections,
     opened: socket.socket,
     ready: Callable[[], None],
     websockets: bool = False,
@@ -94,7 +76,7 @@ def serve(
 
     Args:
         app: The application.
-        serving: Its options, connections and end.
+        connections: Its options and its connections, which are told to end when the time to finish is over.
         opened: A socket that listens.
         ready: Called when requests are answered.
         websockets: Whether the application speaks WebSocket too.
@@ -102,7 +84,7 @@ def serve(
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http=protocol(serving.connections),
+        http=protocol(connections),
         ws="auto" if websockets else "none",
         lifespan="on",
         log_config=None,
@@ -111,13 +93,13 @@ def serve(
         server_header=False,
         backlog=BATCH,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=math.ceil(serving.options.drain) + _LAST_SECONDS,
+        timeout_graceful_shutdown=math.ceil(connections.options.drain) + _LAST_SECONDS,
         h11_max_incomplete_event_size=HEAD_BYTES,
     )
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     # A question takes Python's lock some hundred times. While new artefacts are opened, it waits so long each time.
     sys.setswitchinterval(_SWITCH_SECONDS)
-    server = _Server(config, serving, ready)
+    server = _Server(config, connections, ready)
     # uvicorn raises the signal again when it has ended, for the handlers that were there before.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, server.handle_exit)
@@ -127,12 +109,12 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, serving: Served, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, connections: Connections, ready: Callable[[], None]) -> None:
         super().__init__(config)
-        self._serving, self._ready = serving, ready
+        self._connections, self._ready = connections, ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().set_exception_handler(self._serving.connections.failed)
+        asyncio.get_running_loop().set_exception_handler(self._connections.failed)
         await super().startup(sockets)
         for opened in sockets or ():
             # asyncio takes as many connections at a time as it lets wait: few at a time, and many may wait.
@@ -141,11 +123,11 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         log.info("stopping: running requests are finished, no others are accepted")
-        asyncio.get_running_loop().call_later(self._serving.options.drain, self._serving.end)
+        asyncio.get_running_loop().call_later(self._connections.options.drain, self._connections.end)
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        self._serving.stopping.set()
+        self._connections.stopping.set()
         super().handle_exit(sig, frame)
 
 

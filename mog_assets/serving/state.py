@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from typing import Any
 
 from starlette.requests import Request
@@ -14,24 +13,22 @@ from mog_assets.serving.observed import Metrics
 from mog_assets.serving.together import Together
 
 
-class Serving:
-    """A project, the options of its server, and its queues.
+class Serving(Connections):
+    """A project, the connections of its server, and its queues.
 
     Searches, answers and documents have a queue each: an answer may wait for a language model for a minute, and no
     search should; nor should anybody who reads a document wait for those who search.
     """
 
     def __init__(self, project: Any, options: ServerOptions) -> None:
-        self.project, self.options = project, options
+        super().__init__(options, Metrics(project))
+        self.project = project
         # More searches at a time than processors would take turns; those that wait go together instead.
         searches = min(options.concurrency, max(os.cpu_count() or 1, 2))
         self.search = Slots("search", searches, options.waiting, options.timeout)
         self.together = Together(self.search)
         self.answers = Slots("answer", options.concurrency, options.waiting, options.ask_timeout)
         self.documents = Slots("document", options.concurrency, options.waiting, options.timeout)
-        self.metrics = Metrics(project)
-        self.connections = Connections(options, self.metrics)
-        self.stopping = threading.Event()
 
     def project_for(self, request: Request) -> Any:
         """The project as who sent a request may see it."""
@@ -44,7 +41,7 @@ class Serving:
         """Answer all requests that wait, and drop those that are not complete: the time to finish is over."""
         for work in self._queues:
             work.end()
-        self.connections.end()
+        super().end()
 
     def close(self) -> None:
         """Drop what waits in the queues."""

@@ -18,8 +18,8 @@ from mog_assets import config
 from mog_assets.cli import main
 from mog_assets.config.editing import with_entry
 from mog_assets.corpus.reading import read_corpus
-from mog_assets.questions.foreign import LONGEST, Ids, Notes, write_documents
-from mog_assets.questions.foreign_beir import Beir
+from mog_assets.questions.foreign import LONGEST, Notes, write_documents
+from mog_assets.registry import IMPORTERS
 from mog_assets.resources.errors import ConfigError
 
 CORPUS = [
@@ -198,7 +198,7 @@ def test_what_is_left_out_of_a_beir_folder_is_counted_and_told(project, tmp_path
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda f: shutil.rmtree(f), "set: expected a BEIR folder, found nothing"),
+        (lambda f: shutil.rmtree(f), "set: expected an unpacked BEIR folder with corpus.jsonl"),
         (lambda f: (f / "queries.jsonl").unlink(), "with queries.jsonl or queries.jsonl.gz, found neither"),
         (lambda f: shutil.rmtree(f / "qrels"), "expected judgements, qrels/test.tsv or others, found none"),
         (lambda f: write(f / "corpus.jsonl", ""), "expected at least one document that can be used, found none"),
@@ -227,23 +227,15 @@ def test_ten_thousand_documents_are_never_in_memory_together(tmp_path):
     )
     folder = beir_folder(tmp_path / "set", corpus, packed=".gz")
     del corpus
-    known, notes = Ids(), Notes()
+    known, notes = set(), Notes()
     with (tmp_path / "out").open("wb") as stream:
         tracemalloc.start()
-        count = write_documents(Beir(folder, notes).documents(lambda n: None), stream, known, notes)
+        count = write_documents(IMPORTERS["beir"].open(notes, folder).documents(lambda n: None), stream, known, notes)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert count == 10_000 and list(notes) == []
     assert (tmp_path / "out").stat().st_size > 50_000_000 > 10 * peak
     assert "doc-9999" in known and "doc-10000" not in known
-
-
-def test_ids_are_known_exactly_once():
-    known = Ids()
-    assert all(known.add(str(n)) for n in range(5000))
-    assert not any(known.add(str(n)) for n in range(5000))
-    assert all(str(n) in known for n in range(5000)) and not any(str(n) in known for n in range(5000, 10_000))
-    assert known.add("\ud800") and "\ud800" in known
 
 
 # TREC
@@ -323,7 +315,7 @@ def test_a_trec_collection_becomes_a_corpus_and_a_question_set(project, tmp_path
     assert (found.set.train, found.set.test) == ([], ["test"])
     for said in (
         "documents skipped: 2; the first: ft911" + packed + ": document 3: expected a <DOCNO>, found none",
-        "judgements skipped: 2; the first: qrels.txt:6: expected 4 columns, got 3",
+        "judgements skipped: 2; the first: qrels.txt:6: expected 4 columns of UTF-8, the last an integer, got '51, 0, ",
         "judgements with a negative grade, imported as 0: 1",
         "judgements skipped of unknown documents: 1; the first: '51': 'GONE'",
     ):
@@ -551,7 +543,6 @@ def test_an_existing_name_is_an_error_and_replace_replaces_what_an_import_wrote(
     beir_folder(folder, CORPUS[:1], qrels={"dev": ["PLAIN-4\tMED-1\t1"]})
     result = run("beir", folder, "--replace")
     assert result.exit_code == 0
-    assert "question_sets.set.test of mog.yaml names 'test', but the questions are of the splits dev" in result.stderr
     found = imported(project, "set")
     assert (len(found.documents), len(found.questions)) == (1, 1)
     assert (project / "mog.yaml").read_bytes() == before[project / "mog.yaml"]
@@ -564,7 +555,10 @@ def test_files_and_entries_of_others_are_not_replaced(project, tmp_path):
     assert result.exit_code == 2 and "set.jsonl.gz: expected none yet, found one" in result.stderr
     write(project / "mog.yaml", "corpora: {set: {path: mine}}\n")
     result = run("beir", folder, "--replace")
-    assert result.exit_code == 2 and "--name: expected a name that corpora of mog.yaml does not have" in result.stderr
+    assert (
+        result.exit_code == 2
+        and f"corpora.set: expected none yet, found one at {project / 'mine'}: choose another" in result.stderr
+    )
     write(project / "mog.yaml", "corpora: {mine: {path: .}}\n")
     result = run("beir", folder, "--name", "x")
     assert result.exit_code == 2 and "would be read as a document of the corpus 'mine'" in result.stderr

@@ -1,5 +1,6 @@
 """The guards of the server before a project that does what a test wants: key, queue, time, files."""
 
+import contextlib
 import json
 import socket
 import threading
@@ -15,6 +16,7 @@ from starlette.testclient import TestClient
 from mog_assets.resources.errors import MogError
 from mog_assets.serving import http
 from mog_assets.serving.connections import Connections, protocol
+from mog_assets.serving.descriptors import SPARE
 from mog_assets.serving.guards import OPEN
 from mog_assets.serving.limits import ServerOptions
 from mog_assets.serving.observed import Metrics
@@ -250,27 +252,54 @@ def test_an_original_is_served_from_below_the_folder_alone(tmp_path):
             assert made.get(f"/v1/source/c/{path}").status_code == 404
 
 
+@contextlib.contextmanager
+def running(app, **options):
+    """Run uvicorn with our connections; gives it and the address of its socket."""
+    opened = listen("127.0.0.1", 0)
+    connections = Connections(ServerOptions(**options), Metrics(Project()))
+    server = uvicorn.Server(uvicorn.Config(app, http=protocol(connections), lifespan="off", log_config=None))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]})
+    thread.start()
+    try:
+        until(lambda: server.started)
+        yield server, opened.getsockname()[:2]
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
 def test_a_caller_that_does_not_read_loses_the_connection():
     async def large(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": bytes(50 << 20)})
 
-    opened = listen("127.0.0.1", 0)
-    connections = Connections(ServerOptions(body_seconds=5, send_seconds=0.3), Metrics(Project()))
-    config = uvicorn.Config(large, http=protocol(connections), lifespan="off", log_config=None)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]})
-    thread.start()
-    try:
-        until(lambda: server.started)
-        with socket.create_connection(opened.getsockname()[:2]) as idle:
-            idle.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            until(lambda: server.server_state.connections)
-            until(lambda: not server.server_state.connections)
-            assert not server.server_state.connections and not server.should_exit
-    finally:
-        server.should_exit = True
-        thread.join(10)
+    with (
+        running(large, body_seconds=5, send_seconds=0.3) as (server, address),
+        socket.create_connection(address) as idle,
+    ):
+        idle.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        until(lambda: server.server_state.connections)
+        until(lambda: not server.server_state.connections)
+        assert not server.server_state.connections and not server.should_exit
+
+
+def test_a_websocket_keeps_its_place_from_connections_that_send_nothing():
+    async def greets(scope, receive, send):
+        await send({"type": "websocket.accept"})
+        while (await receive())["type"] != "websocket.disconnect":
+            await send({"type": "websocket.send", "text": "hello"})
+
+    head = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    with running(greets, connections=1, body_seconds=0.3) as (server, address), contextlib.ExitStack() as stack:
+        caller = stack.enter_context(socket.create_connection(address, 5))
+        caller.sendall(head + b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+        assert caller.recv(1000).startswith(b"HTTP/1.1 101")
+        for _ in range(2 * SPARE):
+            stack.enter_context(socket.create_connection(address, 5))
+        time.sleep(0.5)
+        # A frame of no characters.
+        caller.sendall(b"\x81\x80\0\0\0\0")
+        assert caller.recv(1000).endswith(b"hello")
 
 
 # What nginx sends with `proxy_pass http://127.0.0.1:8080` alone, with its own name, and with that of browsers.
