@@ -22,8 +22,10 @@ import numpy as np
 
 from mog_assets import config, markdown
 from mog_assets.arrays import places
+from mog_assets.papers.mix_of_granularity import mog
+from mog_assets.papers.mix_of_granularity.ranking import Router
 from mog_assets.questions.sets import LEVELS, Question, load_questions
-from mog_assets.ranking import answer_places, features, mix, models, mog, trainers
+from mog_assets.ranking import answer_places, features, mix, trainers
 from mog_assets.ranking.candidates import COLUMNS, OF_QUESTIONS, Candidates
 from mog_assets.ranking.candidates_assets import read_examples
 from mog_assets.ranking.experts import of_texts
@@ -135,7 +137,7 @@ def opened(path: Path) -> Collection:
     tools = Tools(settings)
     names, best = expert_names(settings), finest(settings)
     train = None
-    if settings.trains_routers:
+    if settings.trains:
         train, _ = read_examples(tools.store.read("candidates"), names, best)
     tests = []
     for name, question_set in settings.question_sets.items():
@@ -201,7 +203,7 @@ def trained_mog(train: Examples, seed: int = SEED) -> Ranking:
     """`mog` trained on some questions."""
     held_out = np.array([part == 0 for part in _tenths(train.documents)])
     arrays, _ = mog.train(train.candidates, train.taught.covered, train.vectors, held_out, seed)
-    return lambda of: models.Router(arrays).scores(Inputs.of(of))
+    return lambda of: Router(arrays).scores(Inputs.of(of))
 
 
 def trained_mix(train: Examples, seed: int = SEED, options: Mapping[str, object] | None = None) -> Ranking:

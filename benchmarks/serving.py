@@ -21,8 +21,8 @@ import click
 import numpy as np
 
 from mog_assets import config, markdown
+from mog_assets.papers.mix_of_granularity import mog
 from mog_assets.questions.sets import load_questions
-from mog_assets.ranking import mog
 from mog_assets.ranking.candidates_assets import read_examples
 from mog_assets.ranking.rankings import expert_names, finest
 from mog_assets.ranking.retrieve import Retrieval

@@ -153,7 +153,7 @@ def run(
         # Assets downstream of a forced asset in the same phase get a second turn.
         turns = sorted([*range(max(phase_of.values()) + 1), *{phase_of[key] for key in forced}])
         for turn, phase in enumerate(turns):
-            # The assets built from all corpora may be unchanged: a topic model that is kept changes no chunk.
+            # The assets built from all corpora may be unchanged: a model that is kept changes no chunk.
             # The forced asset may have changed.
             if phase > 1 or phase in turns[:turn]:
                 plan = stale(tools, recipes, keys, named)

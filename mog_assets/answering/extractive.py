@@ -64,7 +64,7 @@ _YES = re.compile(
 )
 # For these words, a finding of no difference means yes.
 _SAMENESS = re.compile(r"\b(?:similar|same|equal\w*|equivalent|comparable|safe\w*|as \w+ as)\b", re.IGNORECASE)
-_HOP = re.compile(r"(?<=\w )(?:who|whom|whose|which|that|where|when)\b", re.IGNORECASE)
+_CLAUSE = re.compile(r"(?<=\w )(?:who|whom|whose|which|that|where|when)\b", re.IGNORECASE)
 _OF_THE = re.compile(r"\b(?:of|by|in|from) (?:the|an?) \w+", re.IGNORECASE)
 _BOTH = re.compile(
     r"\b(?:both|compared? (?:to|with)|difference between|earlier|older|larger|same .* as)\b", re.IGNORECASE
@@ -219,7 +219,7 @@ class Extractive:
     def classify(self, request: AnswerRequest) -> Reply[Route]:
         """By the form of the question.
 
-        None: it has no search terms. Iterative: two or more hops, counted as relative clauses, chains of "of the …",
+        None: it has no search terms. Iterative: two or more steps, counted as relative clauses, chains of "of the …",
         and comparisons. Single: everything else.
         """
 
@@ -227,8 +227,8 @@ class Extractive:
             if not _terms(request.question, of_texts([request.question])):
                 return "none"
             last = re.split(r"(?<=[.!?])\s+", request.question.strip())[-1]
-            hops = len(_HOP.findall(last)) + len(_OF_THE.findall(last)) + len(_BOTH.findall(last))
-            return "iterative" if hops >= 2 else "single"
+            steps = len(_CLAUSE.findall(last)) + len(_OF_THE.findall(last)) + len(_BOTH.findall(last))
+            return "iterative" if steps >= 2 else "single"
 
         return self._reply(read_of(request), route)
 

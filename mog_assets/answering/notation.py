@@ -1,4 +1,4 @@
-"""Answering methods by name: `RETRIEVAL → WAY`, e.g. `fixed-2+topics → briefcontext`; `->` is the same as the arrow."""
+"""Answering methods by name: `RETRIEVAL → WAY`, e.g. `fixed-2 → one-step`; `->` is the same as the arrow."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def combinations(settings: Settings) -> list[Combination]:
     """The configured answering methods, in order, each once; all with `auto` if none is configured.
 
     Raises:
-        ConfigError: one is unknown, or needs a router that this project cannot train.
+        ConfigError: one is unknown, or needs a model that this project cannot train.
     """
     named = settings.answering.methods
     hows = [combination(text, settings) for text in (WAYS if named is None else named)]
@@ -66,7 +66,7 @@ def combinations(settings: Settings) -> list[Combination]:
 
 
 def check_combination(key: str, how: Combination, settings: Settings) -> None:
-    """Reject a method that needs a router if the project cannot train one; see `methods.check_trained`."""
+    """Reject a method that has to be trained if the project cannot train it; see `methods.check_trained`."""
     if how.retrieval is not None and how.retrieval.trained:
         check_trained(f"{key}: {how.name}", how.retrieval, settings)
 

@@ -41,7 +41,7 @@ class Passage:
         text: The text of the passage only.
         spans: Its positions: (corpus, doc, start, end), in characters of the document's text, end exclusive; several
             if the passage consists of several pieces.
-        level: Its level or hops; None if it was not found by a retrieval method.
+        level: Its level, or another granularity of the method; None if it was not found by a retrieval method.
     """
 
     corpus: str

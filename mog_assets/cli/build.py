@@ -30,7 +30,7 @@ def _selection(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--select",
             multiple=True,
-            help="Only this asset or selection, and all it rests on (`sentence_graph`, `group:corpus`).",
+            help="Only this asset or selection, and all it rests on (`mentions`, `group:corpus`).",
         ),
         click.option("--all", "every", is_flag=True, help="Every asset, also those that no configured method needs."),
     )
@@ -50,7 +50,7 @@ def _selected(settings: config.Settings, select: Sequence[str], every: bool) -> 
 @click.command()
 @config_option
 @_selection
-@click.option("--force", multiple=True, help="Rebuild this asset even if it is up to date: `topics/model`, `runs`.")
+@click.option("--force", multiple=True, help="Rebuild this asset even if it is up to date: `mix`, `runs`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the steps as JSON.")
 @guarded
 def run(

@@ -105,9 +105,7 @@ def retrieve(
 @click.command(cls=QuestionCommand)
 @click.argument("question")
 @config_option
-@click.option(
-    "--method", help="Answering method: `at-rag`, `fixed-2+topics -> briefcontext`. [default: first configured]"
-)
+@click.option("--method", help="Answering method: `one-step`, `fixed-2 -> one-step`. [default: first configured]")
 @click.option("--option", "options", multiple=True, metavar="LETTER=TEXT", help="A choice; may be given several times.")
 @click.option("--question-set", help="Search the corpora of this question set (default: all corpora).")
 @click.option("--where", callback=_where, metavar="JSON", help="Documents to search, as with `mog retrieve`.")

@@ -37,9 +37,9 @@ class Section(Generic[Value]):
 
     A part registers one, and reads it of any settings:
 
-        GRAPH = Section("graph", GraphSettings, GraphSettings())
-        registry.SECTIONS.register("graph", GRAPH)
-        GRAPH.of(settings).hops
+        SHELF = Section("shelf", ShelfSettings, ShelfSettings())
+        registry.SECTIONS.register("shelf", SHELF)
+        SHELF.of(settings).boards
 
     Attributes:
         name: The key in `mog.yaml`.

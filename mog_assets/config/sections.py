@@ -299,7 +299,7 @@ class AnsweringSettings(SettingsModel):
     `reader` is `extractive` (rules) or `neural` (a small network that comes with mog), which need no key, `trained`
     (the same network, trained on your own questions by the asset `reader`), or `openai`: the endpoint and model of
     `llm`. A method is an answering method (`cot`, `one-step`, `briefcontext`, `at-rag`, `adaptive`), preceded by a
-    retrieval method and an arrow if it is not `auto`: `fixed-2+topics → at-rag`. Every run measures those that
+    retrieval method and an arrow if it is not `auto`: `fixed-2 → one-step`. Every run measures those that
     `methods` names; if it is left out, all are measured when `answers` is asked for. At most `questions` of each
     question set are answered. With `judge`, the reader also marks answers to open questions beside the reference
     answer and their passages.

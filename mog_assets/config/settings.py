@@ -119,8 +119,8 @@ class Settings(SettingsModel):
     def _one_encoder(self) -> Settings:
         if self.encoder.query_model is not None:
             raise ValueError(
-                "encoder.query_model: expected none, because router and topics need vectors of questions and chunks "
-                f"to come from one model, got {self.encoder.query_model!r}; name the pair under experiments.encoders"
+                "encoder.query_model: expected none, because vectors of questions and chunks have to "
+                f"come from one model, got {self.encoder.query_model!r}; name the pair under experiments.encoders"
             )
         return self
 
@@ -131,7 +131,7 @@ class Settings(SettingsModel):
             ("chunker.name", self.chunker.name == "learned", "learned", "chunker"),
             ("answering.reader", registry.ANSWER_READERS[reader].trains, reader, "reader"),
         ):
-            if chosen and not self.trains_routers:
+            if chosen and not self.trains:
                 raise ValueError(
                     f"{setting}: expected a {other} that needs no training, because no question set has a train split, "
                     f"got {what!r}; name one under question_sets.NAME.train, or choose another {other}"
@@ -139,7 +139,7 @@ class Settings(SettingsModel):
         return self
 
     @property
-    def trains_routers(self) -> bool:
+    def trains(self) -> bool:
         """Whether any question set has a train split."""
         return any(question_set.train for question_set in self.question_sets.values())
 

@@ -22,9 +22,9 @@ _BM25, _VECTORS = "#D55E00", "#0072B2"
 def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
     """Evidence recall over context length, one panel for all retrievers together and one for each.
 
-    The first panel shows the rankings and the best fixed level; each other one the best fixed level, fused-paper and
-    hop, mog-paper, mogg-paper and oracle-paper of its retriever, if they ran; bands are 95 % intervals. Panels share
-    their axes, so that retrievers can be compared without twelve lines in one plot.
+    The first panel shows the rankings and the best fixed level; each other one the best fixed level and all other kinds
+    of its retriever that ran; bands are 95 % intervals. Panels share their axes, so that retrievers can be compared
+    without twelve lines in one plot.
 
     Args:
         scores: As `scores.score` gives it.

@@ -201,7 +201,7 @@ def build_known_items(work: Work) -> None:
 
 def _trained(settings: Settings) -> list[str]:
     """Keys of the models that `auto` may stand for."""
-    return list(models_of(settings).values()) if settings.trains_routers else []
+    return list(models_of(settings).values()) if settings.trains else []
 
 
 def _too_few(work: Work) -> str:
@@ -213,14 +213,14 @@ def _too_few(work: Work) -> str:
 def build_method(work: Work) -> None:
     """Choose the ranking that is used by default."""
     settings, previous = work.settings, work.comparable
-    losers = losing(work.input("known_items").manifest.info["rows"]) if settings.trains_routers else []
+    losers = losing(work.input("known_items").manifest.info["rows"]) if settings.trains else []
     same = previous is not None and previous.manifest.info.get("losing") == losers
-    if previous is not None and same and settings.trains_routers and _same_models(work, previous):
+    if previous is not None and same and settings.trains and _same_models(work, previous):
         work.keep(previous)
         work.info |= {name: previous.manifest.info[name] for name in ("method", "why", "content", "losing")}
         work.shown |= previous.shown()
         return
-    if not settings.trains_routers:
+    if not settings.trains:
         chosen = Choice(UNTRAINED, "it needs no training, and no question set has a train split", [])
     elif few := _too_few(work):
         chosen = Choice(UNTRAINED, f"it needs no training, and there is too little to train others on ({few})", [])
@@ -243,7 +243,7 @@ def build_method(work: Work) -> None:
             documents = [examples.documents[i] for i in np.flatnonzero(rows).tolist()]
             measured_on = {name: er[rows] for name, er in recalls.items()}
             remark = _remark(examples, names)
-            # Registered with the most parameters first.
+            # The simplest first.
             learned = [*reversed(trained), *reading]
             chosen = choose(measured_on, learned, documents, settings.seed, remark, losers)
             work.show_table("rankings on training questions, cross-validated", chosen.rows)
@@ -356,9 +356,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         description="The ranking in use: the best on training questions whose documents it was not trained on.",
         is_result=True,
         group=GROUP,
-        deps=("candidates", "known_items", *models_of(settings).values())
-        if settings.trains_routers
-        else ("corpus_registry",),
+        deps=("candidates", "known_items", *models_of(settings).values()) if settings.trains else ("corpus_registry",),
         partitioned=False,
         # The names of fixed levels depend on the default retriever.
         settings=lambda tools: [
@@ -371,5 +369,5 @@ def recipes(settings: Settings) -> list[Recipe]:
         version="2",
         kinds=("json",),
     )
-    questions = [candidates] if settings.trains_routers or settings.tests else []
-    return [*questions, *(trained if settings.trains_routers else []), known_items, method]
+    questions = [candidates] if settings.trains or settings.tests else []
+    return [*questions, *(trained if settings.trains else []), known_items, method]

@@ -1,6 +1,6 @@
 """Which ranking a project uses: the one that its own questions say is better, and `fused` where they cannot tell.
 
-A ranking that was trained on other texts can be far worse than none (a router trained on one domain lost a third of its
+A ranking that was trained on other texts can be far worse than none (one trained on one domain lost a third of its
 recall on another), so a learned one is used only if it is significantly better on questions of these corpora that it
 was not trained on.
 """

@@ -10,7 +10,7 @@ import numpy as np
 from mog_assets.ranking import answer_places, features, mix
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.exact import WHOLE, latest
-from mog_assets.ranking.models import Inputs, Mix, Router, Rules
+from mog_assets.ranking.models import Inputs, Mix, Weighed
 from mog_assets.ranking.relations import EXPERTS
 
 # Reasons given for a piece.
@@ -24,7 +24,7 @@ _PLACES = ("number in document", "number from the end", "relative place", "piece
 
 
 def reasons(
-    model: Rules | Router | Mix,
+    model: Weighed | Mix,
     inputs: Inputs,
     scores: np.ndarray,
     rows: np.ndarray,

@@ -159,7 +159,7 @@ def losing(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def rankings_of(settings: Settings) -> list[str]:
     """The rankings that are asked for known items: those that `auto` may stand for."""
-    return [UNTRAINED, *(models_of(settings) if settings.trains_routers else ())]
+    return [UNTRAINED, *(models_of(settings) if settings.trains else ())]
 
 
 def read_for_items(settings: Settings) -> tuple[str, ...]:

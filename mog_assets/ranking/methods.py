@@ -7,21 +7,19 @@ import numpy as np
 from mog_assets.config import Settings
 from mog_assets.ranking import models, trainers
 from mog_assets.ranking.blend import Blend, Reranked
-from mog_assets.ranking.rankings import LEARNED, RERANKED, Ranking, models_of, ranked_by, rereads
+from mog_assets.ranking.rankings import RERANKED, Ranking, models_of, ranked_by, rereads, trained_by_default
 from mog_assets.ranking.retrieve import Groups, Retrieval
 from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.retrieval.levels import level_passages
 from mog_assets.retrieval.methods import AUTO, GROUPS, METHODS, RETRIEVERS, Kind, Method, Needs, needs, parse
 from mog_assets.retrieval.passages import DEPTH, Passages
 
-_ROUTER = "Perceptron from question vector to a weight for every expert, cross-validated."
-
 
 def _auto(method: Method, settings: Settings) -> Needs:
     """What any method needs that it may stand for."""
     names = ["fused", *rereads(settings), *models_of(settings), *(f"{retriever}:fixed-1" for retriever in RETRIEVERS)]
     methods = [parse(name, settings) for name in names]
-    possible = [one for one in methods if settings.trains_routers or not one.trained]
+    possible = [one for one in methods if settings.trains or not one.trained]
     return needs(possible, settings) | Needs((), ("method",))
 
 
@@ -62,7 +60,7 @@ def levels(settings: Settings) -> range:
 def _default(settings: Settings) -> list[str]:
     """Rankings and, of every retriever, the levels they are compared with."""
     fixed = (f"{name}:fixed-{level}" for name in RETRIEVERS for level in settings.level_range)
-    return ["fused", *rereads(settings), *LEARNED, *fixed]
+    return ["fused", *rereads(settings), *trained_by_default(), *fixed]
 
 
 METHODS.register(AUTO, Kind(_resolved, _auto, "the one that the project's own questions say is best"))
@@ -75,20 +73,11 @@ METHODS.register(
             opened=models.open_mix,
             trainer=trainers.MIX,
             library="lightgbm",
+            complexity=3,
             said="Trees that order candidates by what the experts say and where they stand.",
         ),
         "trees over all retrievers and levels",
         ("#D55E00", "*"),
-    ),
-)
-METHODS.register(
-    "mog",
-    ranked_by(
-        Ranking(
-            asset="router", opened=models.open_router, trainer=trainers.MOG, library="pytorch", said=_ROUTER, reads=True
-        ),
-        "all retrievers and levels, weighted by the router",
-        ("#F0E442", "X"),
     ),
 )
 METHODS.register(
@@ -98,6 +87,7 @@ METHODS.register(
             asset="tuned",
             opened=models.open_tuned,
             trainer=trainers.TUNED,
+            complexity=1,
             said="The weights of `fused`, fitted on few questions.",
         ),
         "fused with fitted weights",

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mog_assets.ranking import features, mix, mog
+from mog_assets.ranking import features, mix
 from mog_assets.ranking.answer_places import Places
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates
@@ -60,6 +60,13 @@ class Weighing(Protocol):
         """Score of every candidate."""
 
 
+class Weighed(Protocol):
+    """A ranking whose scores are sums of what the experts give."""
+
+    def parts(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
+        """Tell what every expert gives to the scores of some candidates, shape (rows, experts)."""
+
+
 @dataclass(frozen=True)
 class Rules:
     """A ranking without training: `fused` and `multihop`. `experts` are the names of the experts."""
@@ -89,30 +96,6 @@ class Tuned(Rules):
     def files(self, facts: Mapping[str, Any]) -> dict[str, bytes]:
         """What `open_tuned` reads, by the name of the file; `facts` are its `facts`."""
         return {ARRAYS: encode({name: np.array([value]) for name, value in asdict(self.weighing).items()}, facts)}
-
-
-@dataclass(frozen=True)
-class Router:
-    """The trained router of `mog`: see `mog.train`."""
-
-    arrays: Mapping[str, np.ndarray]
-
-    def weights(self, inputs: Inputs) -> np.ndarray:
-        """The weight of every expert for each question."""
-        return mog.weights(self.arrays, inputs.vectors)
-
-    def parts(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
-        """What every expert gives to the scores of some candidates, shape (rows, experts)."""
-        return inputs.candidates.relative[rows] * self.weights(inputs)[inputs.candidates.question[rows]]
-
-    def scores(self, inputs: Inputs) -> np.ndarray:
-        """Score of every candidate, known items first."""
-        return lifted(inputs.candidates, mog.scores(inputs.candidates, self.weights(inputs)))
-
-    def files(self, facts: Mapping[str, Any]) -> dict[str, bytes]:
-        """What `open_router` reads, by the name of the file; `facts` are its `facts`."""
-        arrays = {name: np.ascontiguousarray(array, np.float32) for name, array in self.arrays.items()}
-        return {ARRAYS: encode(arrays, facts)}
 
 
 @dataclass(frozen=True)
@@ -165,29 +148,13 @@ def facts(kind: str, opening: Opening) -> dict[str, Any]:
     return {**facts, "corpora": list(opening.corpora)} if kind == "mix" else facts
 
 
-def open_router(stored: Artefact, opening: Opening) -> Router:
-    """Load the router of `mog`.
-
-    Raises:
-        MogError: a byte of it has changed, or it was trained for another encoder, other experts or other features.
-    """
-    arrays = _arrays(stored, facts("mog", opening), "router")
-    shapes = {name: array.shape for name, array in arrays.items()}
-    hidden, outputs = shapes.get("layer0.bias", (0,))[0], len(opening.experts)
-    wanted = {"layer0.bias": (hidden,), "layer1.weight": (outputs, hidden), "layer1.bias": (outputs,)}
-    finite = all(np.isfinite(array).all() for array in arrays.values())
-    if not finite or {**shapes, **wanted} != shapes or len(shapes.get("layer0.weight", ())) != 2:
-        raise MogError(f"router {stored.path(ARRAYS)}: expected the layers of a router, got {shapes}: run `mog run`")
-    return Router(arrays)
-
-
 def open_tuned(stored: Artefact, opening: Opening) -> Tuned:
     """Load the weights of `tuned`.
 
     Raises:
-        MogError: as `open_router`.
+        MogError: a byte of it has changed, or it was trained for another encoder, other experts or other features.
     """
-    arrays = _arrays(stored, facts("tuned", opening), "tuned")
+    arrays = stored_arrays(stored, facts("tuned", opening), "tuned")
     names = [field.name for field in fields(Blend)]
     if sorted(arrays) != sorted(names) or not all(a.shape == (1,) and np.isfinite(a).all() for a in arrays.values()):
         raise MogError(f"tuned {stored.path(ARRAYS)}: expected a number for each of {', '.join(names)}: run `mog run`")
@@ -198,9 +165,9 @@ def open_mix(stored: Artefact, opening: Opening) -> Mix:
     """Load the trees of `mix`.
 
     Raises:
-        MogError: as `open_router`, or it is not a model of LightGBM.
+        MogError: as `open_tuned`, or it is not a model of LightGBM.
     """
-    arrays = _arrays(stored, facts("mix", opening), "mix")
+    arrays = stored_arrays(stored, facts("mix", opening), "mix")
     library, text = mix.lightgbm(), read(stored, TREES, "mix").decode()
     try:
         booster = library.Booster(model_str=text)
@@ -213,7 +180,17 @@ def open_mix(stored: Artefact, opening: Opening) -> Mix:
     return Mix(booster, Components(arrays["mean"], arrays["axes"]), Places.from_arrays(places))
 
 
-def _arrays(stored: Artefact, wanted: Mapping[str, Any], what: str) -> dict[str, np.ndarray]:
+def stored_arrays(stored: Artefact, wanted: Mapping[str, Any], what: str) -> dict[str, np.ndarray]:
+    """Load the arrays of a model.
+
+    Args:
+        stored: The artefact.
+        wanted: What it must have been trained for: see `facts`.
+        what: What the model is called, for messages.
+
+    Raises:
+        MogError: a byte of it has changed, or it was trained for something else.
+    """
     path = stored.path(ARRAYS)
     try:
         arrays, facts = decode(read(stored, ARRAYS, what))

@@ -4,7 +4,7 @@ A question over several documents ("the president of the association that publis
 them alone. Once that is found, question and piece together find the next. Two lists are merged and not summed: what
 only the second one finds would otherwise stay behind everything that the question itself finds a little of.
 
-References: Xiong et al. 2021 (multi-hop dense retrieval), for searching with the question and what was found.
+References: Xiong et al. 2021 (dense retrieval in several steps), for searching with the question and what was found.
 """
 
 from __future__ import annotations

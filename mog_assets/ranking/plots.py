@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,18 +10,7 @@ from mog_assets.plots import new_figure, png
 
 # Features shown, the most used first.
 _MOST = 20
-_BLUE, _ORANGE = "#0072B2", "#E69F00"
-
-
-def loss_curve(curve: Sequence[Mapping[str, float]]) -> bytes:
-    """Plot of the loss by epoch: dicts with epoch, train_loss and validation_loss."""
-    figure = new_figure(5, 3)
-    axes = figure.subplots()
-    for key, label, colour in (("train_loss", "training", _BLUE), ("validation_loss", "validation", _ORANGE)):
-        axes.plot([point["epoch"] for point in curve], [point[key] for point in curve], label=label, color=colour)
-    axes.set(xlabel="epoch", ylabel="cross-entropy in nats", title="Router training")
-    axes.legend(frameon=False)
-    return png(figure)
+_BLUE = "#0072B2"
 
 
 def weights(experts: Sequence[str], weighed: np.ndarray) -> bytes:

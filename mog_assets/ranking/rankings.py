@@ -56,6 +56,8 @@ class Ranking:
         trainer: How the model is trained, see `trainers.Trainer`.
         library: What trains it, as a kind of Dagster's.
         said: Description of the asset.
+        complexity: Its place among the rankings that are trained wherever there are training questions, from 1, the one
+            with the fewest parameters; 0 if it is trained only where a method names it.
         again: Whether questions are asked again together with their best pieces, see `multihop`.
         reads: Whether experts are asked that read texts together with the question.
     """
@@ -66,6 +68,7 @@ class Ranking:
     trainer: Any = None
     library: str = "python"
     said: str = ""
+    complexity: int = 0
     again: bool = False
     reads: bool = False
 
@@ -105,16 +108,21 @@ def _weights(retrieval: Retrieval, method: Method, explain: bool) -> list[dict[s
 
 
 RERANKED = "reranked"
-# What is trained where there are training questions.
-LEARNED = ("tuned", "mog", "mix")
+
+
+def trained_by_default() -> list[str]:
+    """Return the rankings that are trained wherever there are training questions, the simplest first."""
+    rankings = {name: kind.ranking for name, kind in METHODS.items() if kind.ranking and kind.ranking.complexity}
+    return sorted(rankings, key=lambda name: rankings[name].complexity)
 
 
 def models_of(settings: Settings) -> dict[str, str]:
-    """The learned rankings that `auto` may stand for, with the keys of their models."""
+    """Return the learned rankings that `auto` may stand for, the simplest last, with the keys of their models."""
     # Those of the group `default` are trained whatever is compared.
-    named = {method.kind for method in named_methods(settings)} | set(LEARNED)
-    rankings = {name: kind.ranking for name, kind in METHODS.items() if kind.ranking is not None}
-    return {name: ranking.asset for name, ranking in rankings.items() if ranking.asset and name in named}
+    named = {method.kind for method in named_methods(settings)} | set(trained_by_default())
+    rankings = {name: kind.ranking for name, kind in METHODS.items() if kind.ranking is not None and name in named}
+    learned = [name for name, ranking in rankings.items() if ranking.asset]
+    return {name: rankings[name].asset for name in sorted(learned, key=lambda name: -rankings[name].complexity)}
 
 
 def rereads(settings: Settings) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,12 +11,11 @@ import numpy as np
 from mog_assets.arrays import places as positions
 from mog_assets.config import Settings
 from mog_assets.questions.sets import LEVELS
-from mog_assets.questions.splits import validation_rows
-from mog_assets.ranking import features, mix, mog, plots, tuned
+from mog_assets.ranking import features, mix, plots, tuned
 from mog_assets.ranking.answer_places import NAMES, Places
 from mog_assets.ranking.crossvalidation import Train
 from mog_assets.ranking.features import Components
-from mog_assets.ranking.models import Mix, Router, Tuned
+from mog_assets.ranking.models import Mix, Tuned
 from mog_assets.ranking.rankings import fused
 from mog_assets.ranking.relevance import ordered
 from mog_assets.ranking.training import Examples
@@ -52,40 +51,6 @@ class Trainer:
     def threads(self) -> int:
         """How many trainings run side by side."""
         return cores() if self.one_core else 1
-
-
-@dataclass(frozen=True)
-class TrainedRouter(Router):
-    """A router that was trained now.
-
-    Attributes:
-        curve: A row per epoch, see `mog.train`.
-    """
-
-    curve: Sequence[Mapping[str, float]]
-
-
-def prepared_router(
-    examples: Examples, settings: Settings, advance: Advance = _silent
-) -> tuple[Examples, Train[TrainedRouter]]:
-    """See `Trainer.prepared`; a step is an epoch."""
-    stopping = validation_rows(examples.documents, settings.ranking.validation, "ranking")
-
-    def train(rows: np.ndarray) -> TrainedRouter:
-        part = examples.of(rows)
-        # The documents that decide when to stop are the same with and without a fold.
-        arrays, curve = mog.train(
-            part.candidates,
-            part.taught.covered,
-            part.vectors,
-            stopping[rows],
-            settings.seed,
-            advance,
-            part.trainable,
-        )
-        return TrainedRouter(arrays, curve)
-
-    return examples, train
 
 
 def prepared_tuned(examples: Examples, advance: Advance = _silent) -> tuple[Examples, Train[Tuned]]:
@@ -164,11 +129,6 @@ def hard(examples: Examples, scores: np.ndarray, best: int, others: int, seed: i
     return kept | (rest & (np.random.default_rng(seed).random(len(order)) < share[question]))
 
 
-def _of_router(model: TrainedRouter, examples: Examples) -> dict[str, bytes]:
-    weighed = mog.weights(model.arrays, examples.vectors)
-    return {"loss": plots.loss_curve(model.curve), "weights of the experts": plots.weights(examples.experts, weighed)}
-
-
 def _of_tuned(model: Tuned, examples: Examples) -> dict[str, bytes]:
     weighed = model.weighing.weights(examples.candidates, model.experts)
     return {"weights of the experts": plots.weights(examples.experts, weighed)}
@@ -186,8 +146,6 @@ MIX = Trainer(
     _of_mix,
     one_core=True,
 )
-# Routers train in torch, which uses the cores itself.
-MOG = Trainer(prepared_router, mog.EPOCHS, "epochs trained (at most)", _of_router)
 TUNED = Trainer(
     lambda examples, settings, advance: prepared_tuned(examples, advance), 1, "weights fitted", _of_tuned, one_core=True
 )

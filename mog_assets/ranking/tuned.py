@@ -1,10 +1,10 @@
 """`tuned`: the weights of `fused`, fitted on few questions.
 
-Ten questions cannot train a router, but they can say whether vectors deserve more weight, whether coarse levels do, how
-far confidence is to be trusted, and what names are worth. These four numbers are fitted by likelihood: a softmax over
-a question's candidates is to have the shares of the evidence. A Gaussian prior at the numbers of `fused` holds what few
-questions cannot tell; its widths were chosen on eleven collections (benchmarks/README.md), as was that there are four
-numbers: a weight for each expert gained no more with 20, 100 or 400 questions.
+Ten questions cannot train a network, but they can say whether vectors deserve more weight, whether coarse levels do,
+how far confidence is to be trusted, and what names are worth. These four numbers are fitted by likelihood: a softmax
+over a question's candidates is to have the shares of the evidence. A Gaussian prior at the numbers of `fused` holds
+what few questions cannot tell; its widths were chosen on eleven collections (benchmarks/README.md), as was that there
+are four numbers: a weight for each expert gained no more with 20, 100 or 400 questions.
 """
 
 from __future__ import annotations

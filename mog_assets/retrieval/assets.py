@@ -33,7 +33,7 @@ GROUP = "retrieval"
 
 # Vectors of a corpus from which they have graphs: those of a smaller one are compared in the same time.
 LINKED = 20_000
-# Changed when the same texts and encoder give other vectors: topics are then fitted again.
+# Changed when the same texts and encoder give other vectors: models of vectors are then fitted again.
 _VECTORS = "2"
 
 

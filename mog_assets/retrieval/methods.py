@@ -246,7 +246,7 @@ def check_trained(key: str, method: Method, settings: Settings) -> None:
     Raises:
         ConfigError: the method needs training; the message names an alternative.
     """
-    if method.trained and not settings.trains_routers:
+    if method.trained and not settings.trains:
         raise ConfigError(
             f"{key}: {method.name!r} needs training, and no question set of this project has a train split: "
             f"name one under question_sets.NAME.train and run `mog run`, or use {method.of.instead!r}, which needs no "
@@ -285,7 +285,7 @@ def named_methods(settings: Settings) -> list[Method]:
     for name in settings.methods or ("default",):
         if name in GROUPS:
             group = [parse(member, settings) for member in GROUPS[name](settings)]
-            methods |= {method.name: method for method in group if settings.trains_routers or not method.trained}
+            methods |= {method.name: method for method in group if settings.trains or not method.trained}
         else:
             method = parse(name, settings)
             check_trained("methods", method, settings)

@@ -25,7 +25,7 @@ class Passages:
         rank: Of the passage, from 0.
         document: Position of the document over all corpora, in their order.
         start, end: Offsets in its text, in characters.
-        level: Level of the chunk, or hops of the neighbourhood.
+        level: Level of the chunk, or another granularity of the method.
         score: The ranking score of the passage.
     """
 

@@ -253,7 +253,7 @@ def places(settings: Settings, names: Sequence[str]) -> tuple[list[Place], list[
     methods = [*all_methods(settings), *ways]
     optional = [method for method in methods if method.kind != AUTO and not method.evaluation_only]
     auto, all_of_them = needs([parse(AUTO, settings)], settings), needs(optional, settings)
-    models = models_of(settings).values() if settings.trains_routers else []
+    models = models_of(settings).values() if settings.trains else []
     required = [*_of(names, auto.per_corpus), ("method", None)]
     shared = dict.fromkeys((*models, *all_of_them.shared))
     per_corpus = dict.fromkeys((*all_of_them.per_corpus, *(field.asset for field in FIELDS.values())))

@@ -130,7 +130,7 @@ def app(project: Any, options: ServerOptions | None = None) -> FastAPI:
         add(made, serving)
     files.add_page(made)
     if agents is not None:
-        made.router.routes.append(agents.route)
+        made.routes.append(agents.route)
     # The last one is the outermost.
     made.add_middleware(Guard, options=options, permissions=project.permissions)
     if options.origins:

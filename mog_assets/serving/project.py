@@ -214,7 +214,7 @@ class Project:
         return {method.name: method.family for method in methods if method.family}
 
     def _has(self, now: Generation, method: Method) -> bool:
-        if method.trained and not self.settings.trains_routers:
+        if method.trained and not self.settings.trains:
             return False
         read = now.retrieval.corpora.read
         # `auto` stands for one method, not for all that it might have been.

@@ -89,7 +89,7 @@ def test_a_project_of_few_questions_is_built_and_answers(encoder, documents, row
             found = project.retrieve("When does soap cure?")
             assert found.method == chosen["method"]
             assert chosen["method"] in project.methods
-            untrained = {"mix", "mog", "tuned"} - set(project.methods) if project.settings.trains_routers else set()
+            untrained = {"mix", "mog", "tuned"} - set(project.methods) if project.settings.trains else set()
             if untrained:
                 # What asks for one by name is told why there is none.
                 with pytest.raises(MogError, match=r"is not trained: question_sets: expected"):

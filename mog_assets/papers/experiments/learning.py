@@ -85,7 +85,7 @@ def _prepared(lab: Lab, kind: str, examples: Examples) -> tuple[Examples, Train[
 
 
 def _reads(settings: Settings) -> Sequence[str]:
-    return ("candidates",) if settings.trains_routers else ()
+    return ("candidates",) if settings.trains else ()
 
 
 registered(

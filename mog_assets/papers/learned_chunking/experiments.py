@@ -173,7 +173,7 @@ def _described(name: str, ground: Ground) -> dict[str, Any]:
 
 
 def _reads(settings: Settings) -> Sequence[str]:
-    return ("documents", "chunks/level_1", "questions") if settings.trains_routers else ()
+    return ("documents", "chunks/level_1", "questions") if settings.trains else ()
 
 
 registered(

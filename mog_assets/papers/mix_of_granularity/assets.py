@@ -296,7 +296,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 version="7",
             )
         )
-        if settings.trains_routers:
+        if settings.trains:
             recipes_of.append(
                 Recipe(
                     key=family.router,

@@ -244,7 +244,7 @@ def _contexts(work: Work, one: _Set, rows: Sequence[int]) -> list[tuple[Context,
 
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipe of this stage; none without training questions."""
-    if not settings.trains_routers:
+    if not settings.trains:
         return []
     return [
         Recipe(

@@ -41,7 +41,7 @@ def built(tools, read, declared):
         (lambda s: s.ranking.validation, lambda s: s.ranking.questions, "ranking.validation"),
         (lambda s: s.question_sets["asked"].test, lambda s: s.question_sets["asked"].train, "question_sets.test"),
         # What is read inside a property.
-        (lambda s: s.tests, lambda s: s.trains_routers, "question_sets.test"),
+        (lambda s: s.tests, lambda s: s.trains, "question_sets.test"),
         (lambda s: s.bm25.model_dump(), lambda s: s.bm25.model_dump(exclude={"b"}), "bm25.b"),
         (lambda s: s.bm25 == s.graph, lambda s: s.graph, "bm25.k1"),
         (lambda s: s.model_dump_json(), lambda s: s.seed, "corpora.source"),

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from candidate_rows import EXPERTS, of_questions
 
+from mog_assets.papers.mix_of_granularity.ranking import Router
 from mog_assets.ranking.blend import Blend
-from mog_assets.ranking.models import Inputs, Router
+from mog_assets.ranking.models import Inputs
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.retrieval.vocabulary import known_share

@@ -10,8 +10,9 @@ from mog_assets import plan
 from mog_assets.cli import main
 from mog_assets.materialising import materialise
 from mog_assets.papers.experiments import learning
+from mog_assets.papers.mix_of_granularity import mog
 from mog_assets.questions.sets import LEVELS
-from mog_assets.ranking import mix, mog, tuned
+from mog_assets.ranking import mix, tuned
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.crossvalidation import cross_validated, fused_recalls, recalls_of_fewer
 from mog_assets.ranking.features import COMPONENTS, names

@@ -209,7 +209,7 @@ def _per_corpus(settings: Settings) -> tuple[str, ...]:
 
 
 def _timed_assets(settings: Settings) -> Sequence[str]:
-    if not settings.trains_routers:
+    if not settings.trains:
         return ()
     methods = [parse(name, settings) for name in ("bm25:mog-paper", "dense:mog-paper")]
     return ("questions", *needs(methods, settings).keys)

@@ -179,7 +179,7 @@ def _scored(lab: Lab) -> dict[str, pd.DataFrame]:
 
 def of_mog(settings: Settings) -> Sequence[str]:
     """The assets that MoG needs; none if no router can be trained."""
-    if not settings.trains_routers:
+    if not settings.trains:
         return ()
     return ("questions", *needs([parse("mog-paper", settings)], settings).keys)
 
@@ -187,7 +187,7 @@ def of_mog(settings: Settings) -> Sequence[str]:
 def _with(*methods: str, settings: Settings) -> Sequence[str]:
     """The asset `scores`, if it has all of these methods."""
     compared = {method.name for method in named_methods(settings)}
-    return ("scores",) if settings.trains_routers and compared.issuperset(methods) else ()
+    return ("scores",) if settings.trains and compared.issuperset(methods) else ()
 
 
 def _with_either(settings: Settings) -> Sequence[str]:

@@ -336,7 +336,7 @@ def _tested(pairs: Sequence[tuple[str, Totals, Totals]], seed: int) -> list[dict
 
 def assets_of_labels(settings: Settings, methods: Callable[[Settings], Sequence[str]]) -> Sequence[str]:
     """The assets that labels, routers and rankings need; none if no router can be trained."""
-    if not settings.trains_routers:
+    if not settings.trains:
         return ()
     searched = needs([parse("mog-paper", settings), parse("bm25:fixed-1", settings)], settings).keys
     levels = settings.level_range if "embedding" in methods(settings) else ()

@@ -127,7 +127,7 @@ def retrievers(lab: Lab) -> Findings:
     others = dict(EXPERIMENT_SETTINGS.of(settings).encoders)
     opened = {name: _opened(lab, chosen) for name, chosen in others.items()}
     methods = {"MedRAG": parse(f"fixed-{min(2, settings.levels)}", settings)}
-    if settings.trains_routers:
+    if settings.trains:
         methods["MoG"] = parse("mog-paper", settings)
     tables = []
     similar: dict[str, dict[str, tuple[Verdict, str]]] = {label: {} for label in methods}
@@ -223,7 +223,7 @@ def _ranked(retrieval: Retrieval, searcher: Searcher, method: Method) -> Passage
 
 
 def _reads(settings: Settings) -> Sequence[str]:
-    methods = ["bm25:fixed-1", "dense:fixed-1", *(["mog-paper"] if settings.trains_routers else [])]
+    methods = ["bm25:fixed-1", "dense:fixed-1", *(["mog-paper"] if settings.trains else [])]
     return ("questions", *needs([parse(name, settings) for name in methods], settings).keys)
 
 
