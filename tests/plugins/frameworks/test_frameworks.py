@@ -175,7 +175,7 @@ def test_an_id_stands_for_one_place():
 @pytest.mark.parametrize("name", ["langchain", "llama_index", "haystack"])
 def test_a_package_that_is_missing_is_named_with_its_extra(name):
     package = {"langchain": "langchain_core", "llama_index": "llama_index", "haystack": "haystack"}[name]
-    code = f"import sys; sys.modules[{package!r}] = None; import mog_assets.serving.{name}"
+    code = f"import sys; sys.modules[{package!r}] = None; import mog_assets.plugins.frameworks.{name}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
