@@ -28,14 +28,18 @@ from mog_assets.resources.registry import Registry as Registry
 SECTIONS: Registry[Any] = Registry("section")
 COMMANDS: Registry[Any] = Registry("command", "mog_assets.cli.core")
 # Functions that add routes to the HTTP server.
-_ROUTES = ("used", "pushing")
-ROUTES: Registry[Any] = Registry("set of routes", *(f"mog_assets.serving.{name}" for name in _ROUTES))
+ROUTES: Registry[Any] = Registry("set of routes", "mog_assets.serving.pushing")
 # Functions of a problem and the path of the request: fields of an error that clients of that path read.
 ERROR_FIELDS: Registry[Any] = Registry("set of fields of errors")
+# Functions of the settings that open what is told which questions an open project answered.
+OBSERVERS: Registry[Any] = Registry("observer")
+# Functions and properties that an open project has beside its own.
+PROJECT_ATTRIBUTES: Registry[Any] = Registry("attribute of projects")
 CHUNKERS: Registry[Any] = Registry("chunker", "mog_assets.chunking.chunkers")
 # Readers of foreign data sets, each a command `mog import NAME`.
 _IMPORTERS = (f"mog_assets.questions.foreign_{name}" for name in ("judged", "squad"))
 IMPORTERS: Registry[Any] = Registry("importer", *_IMPORTERS)
+QUESTION_SOURCES: Registry[Any] = Registry("source of questions", "mog_assets.questions.sources")
 _SOURCES = ("object_stores", "pushed")
 SOURCES: Registry[Any] = Registry("source", *(f"mog_assets.corpus.{kind}" for kind in _SOURCES))
 FORMATS: Registry[Any] = Registry("format", "mog_assets.corpus.formats")

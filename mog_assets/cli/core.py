@@ -16,7 +16,6 @@ from mog_assets.cli import (
     questions,
     search,
     serve,
-    use,
 )
 
 for command in (
@@ -38,7 +37,6 @@ for command in (
     prune.prune,
     serve.serve,
     serve.mcp,
-    use.use,
     build.ui,
 ):
     assert command.name is not None

@@ -23,7 +23,6 @@ from mog_assets.config.sections import (
     QuestionSetSettings,
     RankingSettings,
     RetrieverName,
-    UseSettings,
     check_name,
 )
 from mog_assets.config.settings import Settings, settings_model
@@ -44,7 +43,6 @@ __all__ = [
     "RankingSettings",
     "RetrieverName",
     "Settings",
-    "UseSettings",
     "check_corpora",
     "check_name",
     "copies",

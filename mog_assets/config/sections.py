@@ -232,16 +232,16 @@ class ChunkerSettings(NamedSettings):
 class QuestionSetSettings(SettingsModel):
     """Questions that are retrieved over `corpora` together.
 
-    They come from the file `path`; or, by `source`, from `generated_questions` of the corpora, or from the log of use.
+    They come from the file `path`; or from another `source`, as `generated_questions` of the corpora.
     `columns` names the columns of a table that are called otherwise than our fields.
 
     `train` and `test` name the splits for training and testing. No split may be in both: training questions are never
-    scored. If neither is given, the splits are `train` and `test`, or for `use` only `train`; questions without a split
+    scored. If neither is given, the splits are `train` and `test`, or those of the source; questions without a split
     are divided between `train` and `test` by document, or are all in the one of them that is named. With `kinds`,
     questions of other kinds are left out.
     """
 
-    source: Literal["file", "generated", "use"] = "file"
+    source: Annotated[str, AfterValidator(registry.QUESTION_SOURCES.check), Listed(registry.QUESTION_SOURCES)] = "file"
     path: Place | None = None
     columns: dict[str, str] = {}
     corpora: list[Name] = Field(min_length=1)
@@ -253,8 +253,9 @@ class QuestionSetSettings(SettingsModel):
     @classmethod
     def _divided(cls, value: Any) -> Any:
         if isinstance(value, dict) and not {"train", "test"} & set(value):
-            # What people used is what a ranking showed them: it would measure that ranking as better than it is.
-            return {"train": ["train"], **({} if value.get("source") == "use" else {"test": ["test"]}), **value}
+            source = registry.QUESTION_SOURCES.get(str(value.get("source")))
+            uses = ("train", "test") if source is None or source.tests else ("train",)
+            return {**{use: [use] for use in uses}, **value}
         return value
 
     @model_validator(mode="after")
@@ -266,7 +267,9 @@ class QuestionSetSettings(SettingsModel):
     @model_validator(mode="after")
     def _from_somewhere(self) -> QuestionSetSettings:
         if (self.source == "file") != (self.path is not None):
-            raise ValueError("either the path of a file, or the source 'generated' or 'use'")
+            *others, last = (repr(source) for source in registry.QUESTION_SOURCES if source != "file")
+            sources = f"{', '.join(others)} or {last}" if others else last
+            raise ValueError(f"either the path of a file, or the source {sources}")
         return self
 
 
@@ -363,13 +366,3 @@ class AutomationSettings(SettingsModel):
     owners: list[Annotated[str, Field(pattern=_OWNER)]] = []
     run_tags: dict[str, str] = {}
     measured_within_hours: float | None = Field(None, gt=0, le=8760)
-
-
-class UseSettings(SettingsModel):
-    """Whether questions, and the passages that were said to answer them, are kept in the home folder: for `days` days.
-
-    Nothing is kept unless `log` is true.
-    """
-
-    log: bool = False
-    days: Count = 90

@@ -24,7 +24,6 @@ from mog_assets.config.sections import (
     QuestionSetSettings,
     RankingSettings,
     RetrieverName,
-    UseSettings,
 )
 from mog_assets.resources.chat import LlmSettings
 from mog_assets.resources.encoder_settings import EncoderSettings
@@ -63,7 +62,6 @@ class Settings(SettingsModel):
     reranker: RerankerSettings | None = None
     engine: EngineSettings = EngineSettings()
     automation: AutomationSettings = AutomationSettings()
-    use: UseSettings = UseSettings()
     # The file that says who may see which documents; None: whoever may ask may see all.
     permissions: Place | None = None
     # None: the group `default` of retrieval/methods.py.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mog_assets.config import Settings
+from mog_assets.registry import SECTIONS
 from mog_assets.resources.store import digest
 
 # Settings that say when and where something runs.
@@ -30,7 +31,8 @@ def shown_configuration(settings: Settings) -> dict[str, Any]:
 def configuration(settings: Settings) -> str:
     """Digest of the settings in mog.yaml that scores depend on, without paths and execution settings."""
     # Questions that are made or noted differ from one evaluation to the next, and only those of both are compared.
-    exclude = {"home", "corpora", "question_sets", "engine", "llm", "answering", "experiments", "generation", "use"}
+    exclude = {"home", "corpora", "question_sets", "engine", "llm", "answering", "generation"}
+    exclude |= {name for name, section in SECTIONS.items() if not section.scored}
     chosen = settings.model_dump(mode="json", exclude=exclude)
     for section, names in _NO_MATTER.items():
         chosen[section] = {name: value for name, value in chosen[section].items() if name not in names}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,17 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mog_assets.config import QuestionSetSettings, Settings
-from mog_assets.corpus.contents import Contents
-from mog_assets.corpus.folders import FolderFile
 from mog_assets.questions import checks
 from mog_assets.questions.evidence_report import REPORT
-from mog_assets.questions.formats import used_columns
 from mog_assets.questions.likeness import near_copies
-from mog_assets.questions.reading import KnownDocument, QuestionReading, located, read_questions
-from mog_assets.questions.sets import LEVELS, MEASURED, Question, load_questions, split_counts, write_questions
-from mog_assets.questions.splits import TEST, TRAIN, check_splits, divided, sharing_evidence
-from mog_assets.questions.use import log_path, state, use_records
+from mog_assets.questions.reading import Documents, KnownDocument, QuestionReading
+from mog_assets.questions.sets import LEVELS, MEASURED, Question, split_counts, write_questions
+from mog_assets.questions.sources import ReadSet
+from mog_assets.questions.splits import TEST, TRAIN, sharing_evidence
 from mog_assets.recipe import Recipe, Work
+from mog_assets.registry import QUESTION_SOURCES
 from mog_assets.resources.errors import MogError
 
 GROUP = "questions"
@@ -64,8 +60,8 @@ def build_questions(work: Work) -> None:
         with work.writing(path) as temporary:
             pq.write_table(pa.Table.from_pylist(reports, _REPORT), temporary, compression="zstd")
     work.recomputed["questions read"] = sum(len(reading.questions) for reading in readings.values())
-    # What people asked is deleted with the log of use: no text of it may stay in Dagster's.
-    public = {name for name in sets if sets[name].source != "use"}
+    # What is deleted elsewhere must not stay here.
+    public = {name for name in sets if not QUESTION_SOURCES[sets[name].source].private}
     work.show_table("skipped", [problem for problem in problems if problem["question set"] in public][:20])
     lost = [row for row in reports if row["not found"] and row["question set"] in public]
     work.show_table("evidence that was not found", [{**row, "score": round(row["score"], 3)} for row in lost[:20]])
@@ -127,7 +123,7 @@ def _count(work: Work, name: str, reading: QuestionReading, shared: int) -> None
         work.counts[f"{name}: quotes at several places"] = several
     kinds = Counter(q.kind for q in reading.questions).most_common(20)
     work.show_table(f"{name}: kinds", [{"kind": kind, "questions": n} for kind, n in kinds])
-    if work.settings.question_sets[name].source == "use":
+    if QUESTION_SOURCES[work.settings.question_sets[name].source].private:
         return
     sample = [{"question": q.question, "kind": q.kind, "split": q.split} for q in reading.questions[:5]]
     work.show_table(f"{name}: sample", sample)
@@ -159,31 +155,12 @@ def _use(question_set: QuestionSetSettings, split: str) -> str:
 def _read_question_set(work: Work, name: str) -> QuestionReading:
     """The questions of the configured kinds."""
     question_set = work.settings.question_sets[name]
-    if question_set.source == "generated":
-        reading = _generated(work, question_set)
-    else:
-        by_corpus = {corpus: _known_documents(work, corpus) for corpus in question_set.corpora}
-        texts = partial(_texts, work, question_set.corpora)
-        if question_set.source == "use":
-            # What was asked without a passage that answered it neither trains nor measures.
-            reading = located(
-                use_records(log_path(work.settings.home), asked=False), by_corpus, texts, _parts(question_set)
-            )
-            reading.questions = [replace(question, origin="use") for question in reading.questions]
-        else:
-            assert question_set.path is not None
-            try:
-                columns = used_columns(question_set.path, question_set.columns)
-                if columns.used:
-                    work.shown[f"{name}: columns"] = str(columns)
-                reading = read_questions(
-                    question_set.path, by_corpus, texts, question_set.columns, _parts(question_set)
-                )
-            except MogError as error:
-                raise MogError(f"question_sets.{name}.path: {error}") from error
-            # What was divided has the splits that it was divided into.
-            for use in ("train", "test") if reading.splits and not (reading.divided or reading.problems) else ():
-                check_splits(f"question_sets.{name}.{use}", getattr(question_set, use), reading.splits)
+
+    def known() -> Documents:
+        return {corpus: _known_documents(work, corpus) for corpus in question_set.corpora}
+
+    asked = ReadSet(work, name, question_set, known, partial(_texts, work, question_set.corpora), _parts(question_set))
+    reading: QuestionReading = QUESTION_SOURCES[question_set.source].read(asked)
     if question_set.kinds is not None and reading.questions:
         kept = [q for q in reading.questions if q.kind in question_set.kinds]
         if not kept:
@@ -199,31 +176,6 @@ def _read_question_set(work: Work, name: str) -> QuestionReading:
 def _parts(question_set: QuestionSetSettings) -> list[str]:
     """The splits that questions without one are divided between."""
     return [s for s, named in ((TRAIN, question_set.train), (TEST, question_set.test)) if s in named] or [TRAIN, TEST]
-
-
-def _generated(work: Work, question_set: QuestionSetSettings) -> QuestionReading:
-    """Questions made from the documents of some corpora."""
-    questions: list[Question] = []
-    for corpus in question_set.corpora:
-        stored = work.input("generated_questions", corpus)
-        for name in stored.names("bucket"):
-            questions += load_questions(stored.path(name))
-    reading = QuestionReading(divided(questions, _parts(question_set)))
-    reading.divided = len(reading.questions)
-    reading.splits = Counter(question.split for question in reading.questions)
-    reading.reports = [
-        {
-            "place": "",
-            "id": q.id,
-            "level": q.level,
-            "found": "offsets",
-            "places": len(q.evidence),
-            "score": 1.0,
-            "not found": "",
-        }
-        for q in reading.questions
-    ]
-    return reading
 
 
 def _drop_copies(readings: dict[str, QuestionReading], sets: dict[str, QuestionSetSettings]) -> None:
@@ -265,15 +217,7 @@ def _texts(work: Work, corpora: Sequence[str]) -> dict[tuple[str, str], str]:
 
 
 def _question_sources(settings: Settings, _: str | None) -> object:
-    def of(question_set: QuestionSetSettings) -> object:
-        if question_set.source == "use":
-            return state(log_path(settings.home), asked=False)
-        path = question_set.path
-        if path is None or not path.exists():
-            return None
-        return Contents().of(FolderFile(path.name, os.path.realpath(path), path.stat()))
-
-    return {name: of(question_set) for name, question_set in settings.question_sets.items()}
+    return {name: QUESTION_SOURCES[of.source].state(settings, of) for name, of in settings.question_sets.items()}
 
 
 def recipes(settings: Settings) -> list[Recipe]:

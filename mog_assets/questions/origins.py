@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 from mog_assets.config import Settings
-
-Origin = Literal["given", "use", "generated"]
-"""People who wrote them down or asked them; or a language model."""
+from mog_assets.questions.sources import Origin
+from mog_assets.registry import QUESTION_SOURCES
 
 Origins = Mapping[str, Origin]
 """By question set; a set that is not named was given."""
@@ -16,8 +14,7 @@ Origins = Mapping[str, Origin]
 
 def origins(settings: Settings) -> dict[str, Origin]:
     """Who makes the questions of each question set, as the settings say."""
-    made: dict[str, Origin] = {"generated": "generated", "use": "use", "file": "given"}
-    return {name: made[question_set.source] for name, question_set in settings.question_sets.items()}
+    return {name: QUESTION_SOURCES[of.source].origin for name, of in settings.question_sets.items()}
 
 
 def is_generated(question_set: str, origins: Origins) -> bool:

@@ -243,8 +243,8 @@ def _add_documents(made: FastAPI, serving: Serving) -> None:
             state = {name: getattr(project, name) for name in names}
             most = {"question": options.question_chars, "budget": options.budget, "k": options.k}
             corpora = [corpus.to_json() for corpus in project.corpora]
-            kept = {"budget": project.settings.budget, "use": project.settings.use.log}
-            return {"corpora": corpora, **state, **kept, "limits": most}
+            facts = {name: fact() for name, fact in serving.facts.items()}
+            return {"corpora": corpora, **state, "budget": project.settings.budget, **facts, "limits": most}
 
         return JSONResponse(await serving.documents.run(work))
 

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -48,9 +48,7 @@ class Artefacts(Collector):
         age.add_metric([], max(0.0, time.time() - self._project.loaded))
         trouble = GaugeMetricFamily("mog_trouble", "1 if newer artefacts could not be taken over")
         trouble.add_metric([], float(bool(self._project.trouble)))
-        unnoted = CounterMetricFamily("mog_use_log_failures", "Questions that could not be kept in the log of use")
-        unnoted.add_metric([], self._project.unnoted)
-        return [version, loaded, age, trouble, unnoted]
+        return [version, loaded, age, trouble]
 
 
 class Metrics:

@@ -24,6 +24,7 @@ from mog_assets.corpus import pushed
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.sources import source_name
+from mog_assets.registry import PROJECT_ATTRIBUTES
 from mog_assets.resources import tracing
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotAllowed, NotFound
 from mog_assets.retrieval.methods import (
@@ -42,9 +43,9 @@ from mog_assets.retrieval.phrases import phrases, quoted
 from mog_assets.retrieval.where import Where
 from mog_assets.serving import reading
 from mog_assets.serving.generations import ELSEWHERE, Generation, Generations
-from mog_assets.serving.noting import Noting, quote_of
+from mog_assets.serving.observers import opened_observers
 from mog_assets.serving.permissions import ALL, EVERYTHING, Permissions, Principal, Sight
-from mog_assets.serving.results import Answer, CorpusInfo, Document, Passage, Retrieved, Span
+from mog_assets.serving.results import Answer, CorpusInfo, Document, Passage, Retrieved
 from mog_assets.tools import Tools
 
 _log = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ class Project:
         # What people ask is stored in the log of use or nowhere.
         self._tools = Tools(settings, keep=False)
         self._generations = Generations(self._tools, names, refresh, keep)
-        self._noting = Noting(settings.use, settings.home, keep)
+        self.observers = opened_observers(settings, keep)
 
     def as_principal(self, principal: str | Principal, groups: Sequence[str] = ()) -> Project:
         """The project as somebody sees it: documents that they may not see are as if they were not there.
@@ -165,6 +166,12 @@ class Project:
         having = np.bincount(now.retrieval.corpora.owners[sight.documents], minlength=len(self._names))
         return [name for name, documents in zip(self._names, having, strict=True) if documents]
 
+    def __getattr__(self, name: str) -> Any:
+        if name not in PROJECT_ATTRIBUTES:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        # Functions are its methods, and properties have a value.
+        return PROJECT_ATTRIBUTES[name].__get__(self, type(self))
+
     def __enter__(self) -> Self:
         return self
 
@@ -176,7 +183,8 @@ class Project:
         if not self._whole:
             return
         self._generations.close()
-        self._noting.close()
+        for observer in self.observers.values():
+            observer.close()
 
     @property
     def version(self) -> str:
@@ -189,11 +197,6 @@ class Project:
         trouble = self._generations.trouble
         # It may name what not everybody sees.
         return "new artefacts cannot be taken over" if trouble and self._principal is not None else trouble
-
-    @property
-    def unnoted(self) -> int:
-        """Number of questions that could not be kept in the log of use, if there is one."""
-        return self._noting.failures
 
     @property
     def loaded(self) -> float:
@@ -297,9 +300,9 @@ class Project:
         explain: bool = False,
     ) -> list[Retrieved]:
         """The best passages for each of several questions, as `retrieve`; faster than one at a time."""
-        _check(questions, k=k)
+        check_questions(questions, k=k)
         limit = self.settings.budget if k is None and budget is None else budget
-        how, because = self._method(method), ""
+        how, because = self.searching_method(method), ""
         if explain and not how.ranking and how.kind != AUTO:
             raise ConfigError(f"explain: expected a ranking ({', '.join(rankings())}), which {how.name} is not")
         if len(questions) > 1 and any(map(phrases, questions)):
@@ -338,7 +341,7 @@ class Project:
                     zip(questions, reading.passages(retrieval, ranked, len(questions), why, sight), strict=True)
                 )
             ]
-        self._noting.asked(questions, how.name, now.version)
+        self._answered(questions, how.name, now.version)
         return results
 
     def ask(
@@ -405,7 +408,7 @@ class Project:
             marked = row.span is not None and row.span["probability"] >= MARKED
             likeliest = reading.likeliest(retrieval, passages, row.span if marked else None)
         certain = row.span is None or row.span["certain"]
-        self._noting.asked([alone], how.name, now.version)
+        self._answered([alone], how.name, now.version)
         parameters = self._tools.llm.parameters.told() if self.settings.answering.reader == "openai" else None
         return Answer(
             alone,
@@ -437,8 +440,12 @@ class Project:
         Raises:
             MogError: the model gave none.
         """
-        _check([question, *(before for before, _ in earlier)])
+        check_questions([question, *(before for before, _ in earlier)])
         return standalone(self._tools, question, earlier)
+
+    def _answered(self, questions: Sequence[str], method: str, version: str) -> None:
+        for observer in self.observers.values():
+            observer.answered(questions, method, version)
 
     def _way(self, method: str | None) -> Combination:
         if method:
@@ -508,50 +515,6 @@ class Project:
             return False
         return self.permissions is None or self.permissions.may_push(self._principal, corpus)
 
-    def used(
-        self, question: str, passage: Passage | Sequence[Span], *, method: str = "", text: str | None = None
-    ) -> str:
-        """Note in the log of use that a passage answered a question: see docs/use.md.
-
-        Args:
-            question: The question, as it was asked.
-            passage: A passage that was found, or where it stands. What is kept is the text that stands there now.
-            method: The method that found the passage; empty if it is not known.
-            text: The text of the passage as it was read, if known: it is compared, and not kept. That of a
-                `Passage` is its own.
-
-        Returns:
-            What names the entry, for `withdraw`.
-
-        Raises:
-            ConfigError: `use.log` is false, an argument is wrong, or the documents have changed since.
-            NotFound: there is no such corpus or document.
-            MogError: the log cannot be written.
-        """
-        self._noting.check()
-        _check([question])
-        spans, seen = (passage.spans, passage.text) if isinstance(passage, Passage) else (passage, text)
-        if not spans:
-            raise ConfigError("passage: expected at least one place, got none")
-        if method:
-            method = self._method(method).name
-        with self._seeing() as (now, sight):
-            _check_corpora([span.corpus for span in spans], self._named(now, sight), NotFound)
-            documents = dict.fromkeys((span.corpus, span.doc) for span in spans)
-            texts = {document: self._row(now, sight, *document)["text"] for document in documents}
-            quotes = [quote_of(texts[span.corpus, span.doc], span, seen) for span in spans]
-        return self._noting.used(question, quotes, method, now.version)
-
-    def withdraw(self, id: str) -> None:
-        """Delete what `used` noted.
-
-        Raises:
-            NotFound: there is no such entry, or it has been deleted.
-            MogError: the log cannot be written.
-        """
-        if not self._noting.withdraw(id):
-            raise NotFound(f"id: expected what `used` gave, got {id[:200]!r}: it may have been deleted")
-
     def sentences(self, question: str, passage: Passage, most: int | None = None) -> list[tuple[int, int, float]]:
         """How similar each sentence of a passage is to a question.
 
@@ -574,7 +537,12 @@ class Project:
         similar = vectors.astype(np.float32) @ asked.astype(np.float32)
         return [(start, end, float(value)) for (start, end), value in zip(spans, similar, strict=True)]
 
-    def _method(self, name: str) -> Method:
+    def searching_method(self, name: str) -> Method:
+        """Return the method of a name.
+
+        Raises:
+            ConfigError: there is none, or it does not search for questions of people.
+        """
         method = parse(name, self.settings)
         if method.evaluation_only:
             raise ConfigError(
@@ -607,7 +575,12 @@ class Project:
         return allowed
 
 
-def _check(questions: Sequence[str], **limits: int | None) -> None:
+def check_questions(questions: Sequence[str], **limits: int | None) -> None:
+    """Check that questions, and limits of what is found, can be used.
+
+    Raises:
+        ConfigError: one cannot.
+    """
     if isinstance(questions, str):
         raise ConfigError("questions: expected a list of questions, got one text")
     for question in questions:

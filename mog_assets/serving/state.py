@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from starlette.requests import Request
@@ -29,6 +30,8 @@ class Serving(Connections):
         self.together = Together(self.search)
         self.answers = Slots("answer", options.concurrency, options.waiting, options.ask_timeout)
         self.documents = Slots("document", options.concurrency, options.waiting, options.timeout)
+        # What else `GET /v1/corpora` says, by key: routes add theirs.
+        self.facts: dict[str, Callable[[], Any]] = {}
 
     def project_for(self, request: Request) -> Any:
         """The project as who sent a request may see it."""

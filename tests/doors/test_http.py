@@ -122,15 +122,6 @@ def test_requests_are_filtered_by_topic(served):
         assert bool(told["passages"]) == found
 
 
-def test_use_is_noted_only_where_it_is_switched_on(served, sample_project):
-    place = {"corpus": "garden", "doc": "garlic", "start": 0, "end": 20}
-    status, _, problem = served.call("/v1/used", {"question": QUESTION, "passage": place})
-    assert status == 400 and "`use: {log: true}`" in problem["detail"]
-    assert served.call("/v1/used/x", method="DELETE")[0] == 404
-    assert served.call("/v1/corpora")[2]["use"] is False
-    assert not (sample_project.home / "use").exists()
-
-
 def test_a_document_by_an_id_with_slashes_or_signs(served):
     _, _, told = served.call("/v1/documents/workshop/bread.md")
     assert told["title"] and told["text"].startswith("# Baking")

@@ -11,7 +11,7 @@ from browser import watch_errors
 from served import Served
 from shared import SAMPLES
 
-from mog_assets.questions.use import entries, log_path
+from mog_assets.plugins.feedback.use import entries, log_path
 
 pytestmark = pytest.mark.full
 

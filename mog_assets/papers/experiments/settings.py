@@ -54,6 +54,6 @@ def _encoders(settings: ExperimentSettings) -> Iterator[EncoderSettings]:
 
 
 EXPERIMENT_SETTINGS = Section(
-    "experiments", ExperimentSettings, ExperimentSettings(), place=_placed, encoders=_encoders
+    "experiments", ExperimentSettings, ExperimentSettings(), place=_placed, encoders=_encoders, scored=False
 )
 registry.SECTIONS.register("experiments", EXPERIMENT_SETTINGS)

@@ -22,7 +22,7 @@ from mog_assets import config
 from mog_assets.cli import main
 from mog_assets.config import QuestionSetSettings
 from mog_assets.plan import graph, phases
-from mog_assets.questions.use import log_path, note_used
+from mog_assets.plugins.feedback.use import log_path, note_used
 from mog_assets.resources import progress
 from mog_assets.resources.files import make_home
 from mog_assets.resources.sqlite import connect

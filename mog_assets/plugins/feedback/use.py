@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mog_assets.questions.use_file import connected, explained
+from mog_assets.plugins.feedback.use_file import connected, explained
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.sqlite import exists
 

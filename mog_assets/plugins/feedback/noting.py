@@ -1,4 +1,4 @@
-"""What an open project notes of its use, if the settings say so: see `mog_assets.questions.use`."""
+"""What an open project notes of its use, if the settings say so: see `mog_assets.plugins.feedback.use`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Event, Lock, Thread
 
-from mog_assets.config import UseSettings
-from mog_assets.questions import use
+from mog_assets.config import Settings
+from mog_assets.plugins.feedback import use
+from mog_assets.plugins.feedback.settings import USE, UseSettings
+from mog_assets.registry import OBSERVERS
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.serving.results import Span
 
@@ -78,7 +80,7 @@ class Noting:
             self._thread.join()
         self._asked.close()
 
-    def asked(self, questions: Sequence[str], method: str, version: str) -> None:
+    def answered(self, questions: Sequence[str], method: str, version: str) -> None:
         """Note questions that have been answered. What goes wrong is counted, and told once: no search fails by it."""
         if not self.settings.log:
             return
@@ -126,3 +128,10 @@ class Noting:
     def _follow(self, seconds: float) -> None:
         while not self._ended.wait(seconds):
             self._expire()
+
+
+def _opened(settings: Settings, keep: bool) -> Noting:
+    return Noting(USE.of(settings), settings.home, keep)
+
+
+OBSERVERS.register("use", _opened)

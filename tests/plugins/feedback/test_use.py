@@ -24,10 +24,20 @@ from shared import ROOT
 
 import mog_assets
 from mog_assets.cli import main
-from mog_assets.questions import use
-from mog_assets.questions.use import UseEntry, expire, forget, log_path, note_used, quoted, state, use_records, withdraw
+from mog_assets.plugins.feedback import use
+from mog_assets.plugins.feedback.noting import Noting
+from mog_assets.plugins.feedback.use import (
+    UseEntry,
+    expire,
+    forget,
+    log_path,
+    note_used,
+    quoted,
+    state,
+    use_records,
+    withdraw,
+)
 from mog_assets.resources.errors import ConfigError, MogError, NotFound
-from mog_assets.serving.noting import Noting
 from mog_assets.serving.results import Span
 
 pytestmark = pytest.mark.full
@@ -190,7 +200,7 @@ def test_only_its_owner_can_read_the_file(log):
 WRITER = """
 import sys
 from pathlib import Path
-from mog_assets.questions.use import UseEntry, note_used, quoted
+from mog_assets.plugins.feedback.use import UseEntry, note_used, quoted
 path, name, number = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 opened = UseEntry(path, 30)
 print("ready", flush=True)
@@ -324,7 +334,7 @@ def test_an_open_project_deletes_what_grows_old(on, log):
     from mog_assets import config
 
     noting = Noting(config.load(on).use, log.parent.parent, keep=True, every=0.05)
-    noting.asked([SECRET, "Why?"], "fused", "v1")
+    noting.answered([SECRET, "Why?"], "fused", "v1")
     grow_old(log, 31)
     until(lambda: not use.entries(log))
     noting.close()

@@ -10,6 +10,8 @@ import click
 
 from mog_assets.cli.common import config_option, echo, guarded, settings_of
 from mog_assets.config import Settings
+from mog_assets.plugins.feedback.settings import USE
+from mog_assets.registry import COMMANDS
 from mog_assets.resources.errors import ConfigError
 from mog_assets.resources.printable import printable
 
@@ -25,7 +27,7 @@ def use() -> None:
 @guarded
 def list_(path: str | None, limit: int) -> None:
     """Print the latest entries, newest first: time (UTC), question, and the passage that answered it."""
-    from mog_assets.questions.use import entries, log_path
+    from mog_assets.plugins.feedback.use import entries, log_path
 
     settings = settings_of(path)
     _expire(settings)
@@ -36,7 +38,7 @@ def list_(path: str | None, limit: int) -> None:
         # A question may hold what moves the cursor of a terminal.
         echo(printable(f"{when}  {entry.question}" + (f"  → {places}" if places else "")))
     if not rows:
-        echo("nothing is noted" + ("" if settings.use.log else ": `use: {log: true}` in mog.yaml switches it on"))
+        echo("nothing is noted" + ("" if USE.of(settings).log else ": `use: {log: true}` in mog.yaml switches it on"))
 
 
 @use.command()
@@ -50,7 +52,7 @@ def forget(
     path: str | None, question: str | None, document: str | None, before: datetime | None, everything: bool
 ) -> None:
     """Delete entries, so that their bytes are gone from the file."""
-    from mog_assets.questions import use as log
+    from mog_assets.plugins.feedback import use as log
 
     settings = settings_of(path)
     named = [value for value in (question, document, before, everything or None) if value is not None]
@@ -84,7 +86,7 @@ def export(file: Path, path: str | None, asked: bool) -> None:
 
     FILE can be read by you alone. Nothing deletes its lines when the log forgets them.
     """
-    from mog_assets.questions.use import log_path, use_records
+    from mog_assets.plugins.feedback.use import log_path, use_records
     from mog_assets.resources.writing import atomic
 
     settings = settings_of(path)
@@ -103,6 +105,9 @@ def export(file: Path, path: str | None, asked: bool) -> None:
 
 
 def _expire(settings: Settings) -> None:
-    from mog_assets.questions.use import expire, log_path
+    from mog_assets.plugins.feedback.use import expire, log_path
 
-    expire(log_path(settings.home), settings.use.days)
+    expire(log_path(settings.home), USE.of(settings).days)
+
+
+COMMANDS.register("use", use)

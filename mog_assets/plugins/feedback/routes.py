@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Request
 from fastapi.responses import JSONResponse
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
 from pydantic import BaseModel, ConfigDict, Field
 
+from mog_assets.plugins.feedback.settings import USE
 from mog_assets.registry import ROUTES
 from mog_assets.serving.limits import NAME_CHARS, PLACES
 from mog_assets.serving.problems import Problem
@@ -42,9 +45,24 @@ class UsedBody(_Strict):
     method: str = Field("", max_length=NAME_CHARS, description="The method that found the passage.")
 
 
+class _Failures(Collector):
+    """Questions that could not be kept, as a metric."""
+
+    def __init__(self, project: Any) -> None:
+        self._project = project
+
+    def collect(self) -> list[Metric]:
+        """Return the metric now."""
+        failures = CounterMetricFamily("mog_use_log_failures", "Questions that could not be kept in the log of use")
+        failures.add_metric([], self._project.unnoted)
+        return [failures]
+
+
 def add_used(made: FastAPI, serving: Serving) -> None:
     """Add the routes."""
     options = serving.options
+    serving.facts["use"] = lambda: USE.of(serving.project.settings).log
+    serving.metrics.registry.register(_Failures(serving.project))
 
     @made.post("/v1/used", tags=["use"], summary="Note that a passage answered a question, if use.log is set")
     async def used(request: Request, body: UsedBody) -> JSONResponse:
