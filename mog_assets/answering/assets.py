@@ -23,7 +23,7 @@ from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
-from mog_assets.retrieval.methods import needs, trained_methods
+from mog_assets.retrieval.methods import further_settings, needs, trained_methods
 from mog_assets.tools import Tools
 
 GROUP = "answering"
@@ -169,7 +169,7 @@ def _options(tools: Tools) -> list[Any]:
         [settings.budget, settings.llm.tokenizer],
         fingerprint() if settings.answering.judge else None,
     ]
-    searches = [settings.retriever, versions(settings)]
+    searches = [settings.retriever, *further_settings(settings), versions(settings)]
     return [reader_name(tools), tools.encoder.identity, *options, *searches]
 
 

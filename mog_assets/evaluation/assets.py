@@ -34,7 +34,7 @@ from mog_assets.questions.origins import origins, said
 from mog_assets.questions.sets import load_questions
 from mog_assets.ranking.relations import versions
 from mog_assets.recipe import Recipe, Work
-from mog_assets.retrieval.methods import limited, needs
+from mog_assets.retrieval.methods import further_settings, limited, needs
 from mog_assets.tools import Tools
 
 GROUP = "evaluation"
@@ -199,7 +199,7 @@ def _measured(settings: Settings) -> list[Any]:
 def _of_runs(tools: Tools) -> list[Any]:
     """Settings that rankings depend on."""
     settings = tools.settings
-    searches = [settings.retriever, settings.bm25.model_dump(), settings.k, settings.k_r]
+    searches = [settings.retriever, settings.bm25.model_dump(), settings.k, settings.k_r, *further_settings(settings)]
     made = [tools.encoder.identity, versions(settings), settings.seed]
     return [_measured(settings), *searches, *made]
 

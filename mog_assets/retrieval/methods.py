@@ -78,6 +78,7 @@ class Kind:
         weights: What weighs granularities or experts for each question, by name; if `explain` asks for it.
         nothing: Why it found no passage, given those weights; None if the retriever says that.
         family: What its methods are listed under where people choose one; empty for what all kinds are listed under.
+        settings: Gives what it reads of the settings beside those of every search, as a JSON value; None if nothing.
     """
 
     rank: Callable[[Any, Method, Any], Passages]
@@ -96,6 +97,7 @@ class Kind:
     weights: Weights = _unweighted
     nothing: Callable[[dict[str, float] | None], str | None] = lambda weights: None
     family: str = ""
+    settings: Callable[[Settings], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -273,6 +275,12 @@ def needs(methods: Sequence[Method], settings: Settings) -> Needs:
         if method.limit:
             union |= LIMITS[method.limit].needs
     return union
+
+
+def further_settings(settings: Settings) -> list[Any]:
+    """Return what methods read of the settings beside those of every search: what ranks by them declares it."""
+    functions = dict.fromkeys(kind.settings for kind in METHODS.values() if kind.settings is not None)
+    return [function(settings) for function in functions]
 
 
 def named_methods(settings: Settings) -> list[Method]:

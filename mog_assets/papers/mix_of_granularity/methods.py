@@ -24,6 +24,10 @@ def _hops(settings: Settings) -> range:
     return range(GRAPH.of(settings).hops + 1)
 
 
+def _most_hops(settings: Settings) -> int:
+    return GRAPH.of(settings).hops
+
+
 def _fused(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
     """Equal weights; passages are of the level of the name."""
     return retrieval.once(level_ranker, method.retriever, groups).equally(method.level or 1)
@@ -109,6 +113,7 @@ METHODS.register(
         weights=_weights,
         nothing=_nothing("hop"),
         family=_FAMILY,
+        settings=_most_hops,
     ),
 )
 METHODS.register(
@@ -116,10 +121,22 @@ METHODS.register(
     Kind(_fused, searched, "levels with equal weights", ("#E69F00", "s"), levels, retrievers=RETRIEVERS),
 )
 METHODS.register(
-    "hop", Kind(_hop, _of_graph(), _GRAPH, ("#56B4E9", "v"), _hops, retrievers=("bm25",), joined=False, family=_FAMILY)
+    "hop",
+    Kind(
+        _hop,
+        _of_graph(),
+        _GRAPH,
+        ("#56B4E9", "v"),
+        _hops,
+        retrievers=("bm25",),
+        joined=False,
+        family=_FAMILY,
+        settings=_most_hops,
+    ),
 )
 METHODS.register(
-    "mogg-uniform", Kind(_uniform, _of_graph(), _GRAPH, retrievers=("bm25",), joined=False, family=_FAMILY)
+    "mogg-uniform",
+    Kind(_uniform, _of_graph(), _GRAPH, retrievers=("bm25",), joined=False, family=_FAMILY, settings=_most_hops),
 )
 METHODS.register(
     "oracle-paper",
