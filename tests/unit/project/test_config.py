@@ -113,9 +113,7 @@ def test_unknown_key_suggests_the_closest(complaint, text, key, close):
 
 
 def test_unknown_key_like_no_other_lists_the_known_ones(complaint):
-    assert complaint(CORPORA + "engine: {zzzz: 1}").endswith(
-        "known keys: kind, workers, address, pending, retries, gpus, encoders, wait_seconds"
-    )
+    assert complaint(CORPORA + "bm25: {zzzz: 1}").endswith("known keys: k1, b")
 
 
 def test_question_set_over_unknown_corpus_is_refused(complaint):
