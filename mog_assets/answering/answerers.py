@@ -96,15 +96,10 @@ class Progress:
     raw: str = ""
     span: AnswerSpan | None = None
     rounds: int = 1
-    graded: bool | None = None
-    grades: list[dict[str, str | None]] = field(default_factory=list)
     queries: list[dict[str, Any]] = field(default_factory=list)
-    thoughts: list[str] = field(default_factory=list)
-    preflight: dict[str, Any] | None = None
-    extractions: list[str] | None = None
-    route: str | None = None
     failures: list[dict[str, Any]] = field(default_factory=list)
     usage: Usage = Usage()
+    details: dict[str, Any] = field(default_factory=dict)
 
     def take(self, role: str, reply: Reply[R]) -> R | None:
         """The value of a call; records its cost and, if it failed, the failure."""
@@ -139,13 +134,7 @@ class Progress:
                 for passage in (self.results.passages if self.read is None else self.read)
             ],
             rounds=self.rounds,
-            graded=self.graded if self.answer is not None else None,
-            grades=self.grades,
             queries=self.queries,
-            thoughts=self.thoughts,
-            preflight=self.preflight,
-            extractions=self.extractions,
-            route=self.route,
             failures=self.failures,
             calls=self.usage.calls,
             tokens_in=self.usage.tokens_in,
@@ -153,6 +142,7 @@ class Progress:
             token_unit=roles.token_unit,
             cost=self.usage.cost,
             seconds=self.usage.seconds,
+            details=self.details,
         )
 
 
@@ -171,6 +161,10 @@ def one_step(questions: Sequence[AnswerRequest], means: Means, k: int = ONE_STEP
     return [p.row("one-step", means.roles) for p in active]
 
 
+def _as_they_are(details: Mapping[str, Any], rounds: list[str]) -> list[str]:
+    return rounds
+
+
 @dataclass(frozen=True)
 class Way:
     """A way of answering.
@@ -181,12 +175,14 @@ class Way:
         retrieves: Whether it reads passages.
         once: Whether its first answer is its last, which can be shown while it is written.
         version: Raised when it gives other answers to the same.
+        tell: Tells people how an answer was found: lines, given the fields of its row and a line for each round.
     """
 
     answer: Callable[..., list[AnswerRow]]
     retrieves: bool = True
     once: bool = False
     version: str = "1"
+    tell: Callable[[Mapping[str, Any], list[str]], list[str]] = _as_they_are
 
 
 WAYS: Registry[Way] = registry.WAYS

@@ -26,14 +26,7 @@ class AnswerRow:
             reader does not say.
         passages: Passages the answer is based on, best first: `corpus`, `doc`, `title`, `text`, `spans`, `level`.
         rounds: Rounds of retrieval and answering; 1 if the method has no loop.
-        graded: Whether the answer passed both graders; False if no round did (the answer is the last one, ungraded);
-            None if the method does not grade or gave no answer.
-        grades: Per round `usefulness` and `support`: a verdict, `failed`, or None if not graded.
         queries: Per round `query`, and what is told of its group, see `answerers.RetrievedPassages`.
-        thoughts: Chains of thought, in order.
-        preflight: `iou` and `map_reduce` (whether the map-reduce ran); None if the method has no preflight.
-        extractions: The extraction per partition, empty if it had nothing relevant; None if no map-reduce ran.
-        route: The choice of the classifier of `adaptive`.
         judgement: Marks of the judge, see `judging.Marks`; None without a judge.
         failures: Failed calls: `role`, `round`, `reason`. There may still be an answer.
         calls: Number of calls.
@@ -42,6 +35,7 @@ class AnswerRow:
         token_unit: `tokens` of the model, or `words`.
         cost: Dollars.
         seconds: Total time of all calls; stored only for a reader whose replies are cached.
+        details: What else the way of answering tells, by names of its own.
     """
 
     question: str
@@ -53,13 +47,7 @@ class AnswerRow:
     span: dict[str, Any] | None = None
     passages: list[dict[str, Any]] = field(default_factory=list)
     rounds: int = 1
-    graded: bool | None = None
-    grades: list[dict[str, str | None]] = field(default_factory=list)
     queries: list[dict[str, Any]] = field(default_factory=list)
-    thoughts: list[str] = field(default_factory=list)
-    preflight: dict[str, Any] | None = None
-    extractions: list[str] | None = None
-    route: str | None = None
     judgement: dict[str, Any] | None = None
     failures: list[dict[str, Any]] = field(default_factory=list)
     calls: int = 0
@@ -68,10 +56,12 @@ class AnswerRow:
     token_unit: str = "tokens"
     cost: float = 0.0
     seconds: float = 0.0
+    details: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
+        """Return all fields as JSON values, those of `details` beside the others."""
+        fields = asdict(self)
+        return {**fields, **fields.pop("details")}
 
 
 def answer_table(question_set: str, method: str, rows: Sequence[AnswerRow]) -> pd.DataFrame:

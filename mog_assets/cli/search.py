@@ -193,6 +193,9 @@ def _one_line(text: str) -> str:
 
 
 def _print_answer(answer: Answer, choices: dict[str, str]) -> None:
+    from mog_assets.answering.answerers import WAYS
+    from mog_assets.answering.notation import ARROW
+
     row = SimpleNamespace(**answer.details)
     if answer.answer is not None:
         text = f"{answer.answer}. {choices[answer.answer]}" if answer.answer in choices else answer.answer
@@ -204,17 +207,9 @@ def _print_answer(answer: Answer, choices: dict[str, str]) -> None:
     if answer.parameters:
         echo(f"parameters: {answer.parameters}")
     _print_routing(answer.weights, {})
-    if row.route:
-        echo(f"route: {row.route}")
-    if row.preflight:
-        way = "map-reduce" if row.preflight["map_reduce"] else "one prompt"
-        echo(f"preflight: overlap {row.preflight['iou']:.2f}, {way}")
-    for number, query in enumerate(row.queries, 1):
-        verdicts = row.grades[number - 1].values() if number <= len(row.grades) else ()
-        grades = "".join(f"  {verdict}" for verdict in verdicts if verdict)
-        echo(f"round {number}: {_one_line(query['query'])}{_group(query)}{grades}")
-    if row.graded is False:
-        echo("no answer passed both grades: showing the last one")
+    rounds = [f"round {n}: {_one_line(query['query'])}{_group(query)}" for n, query in enumerate(row.queries, 1)]
+    for line in WAYS[answer.method.split(ARROW)[-1]].tell(answer.details, rounds):
+        echo(line)
     for failure in row.failures:
         echo(f"failed: {failure['role']}, round {failure['round']}: {failure['reason']}")
     echo(f"read {row.tokens_in} and wrote {row.tokens_out} {row.token_unit} in {row.calls} calls, ${row.cost:.4f}\n")

@@ -193,7 +193,7 @@ def preflight_cases(answers: pd.DataFrame, questions: Mapping[str, Sequence[Ques
     rows = []
     for row in answers.to_dict("records"):
         question = by_id[row["question_set"], row["question"]]
-        preflight = json.loads(row["preflight"]) if isinstance(row["preflight"], str) else None
+        preflight = json.loads(row["preflight"]) if isinstance(row.get("preflight"), str) else None
         gold = {(e.corpus, e.doc) for e in question.evidence}
         passages = json.loads(row["passages"]) if preflight else []
         ranks = [i for i, p in enumerate(passages, 1) if gold & {(corpus, doc) for corpus, doc, *_ in p["spans"]}]

@@ -6,7 +6,6 @@ import copy
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -607,7 +606,7 @@ def _check_corpora(names: Sequence[str], existing: Sequence[str], kind: type[Mog
 
 def _details(row: AnswerRow, sight: Sight) -> dict[str, Any]:
     left_out = ("question", "answer", "failure", "method", "reader", "passages")
-    details = {key: value for key, value in asdict(row).items() if key not in left_out}
+    details = {key: value for key, value in row.to_json().items() if key not in left_out}
     if not sight.whole:
         # Groups are called by the words of all documents.
         unknown = {name: value for name, value in ungrouped().items() if name != "fallback"}

@@ -157,7 +157,8 @@ class Answer:
         auto: The retrieval method that `auto` stood for; None if the way of answering names its own.
         weights: See `Retrieved`, for the original question.
         parameters: Parameters sent to the language model with the messages; None if no language model was used.
-        details: Rounds, queries, thoughts, grades, calls, tokens and cost: the fields of `answering.rows.AnswerRow`.
+        details: Rounds, queries, calls, tokens and cost: the fields of `answering.rows.AnswerRow`, and what the way of
+            answering tells besides.
     """
 
     question: str

@@ -243,8 +243,8 @@ def test_document_does_not_make_the_grader_pass_nor_the_rewriter_leak(careless):
         row = at_rag(
             [AnswerRequest("q", QUESTION, OPTIONS, "choice")], means(model, *texts[start : start + 5]), rounds=2
         )[0]
-        assert not row.graded and row.rounds == 2
-        assert [grades["support"] for grades in row.grades] == ["unsupported"] * 2
+        assert not row.details.get("graded") and row.rounds == 2
+        assert [grades["support"] for grades in row.details.get("grades")] == ["unsupported"] * 2
         assert [query["query"] for query in row.queries] == [QUESTION, "hormone that lowers glucose"]
     assert not model.obeyed
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from mog_assets.answering.answerers import ONE_STEP_K, WAYS, Means, Progress, Way, cot, one_step, search, start
 from mog_assets.answering.roles import AnswerRequest, Roles, Route, Usage
@@ -32,6 +33,8 @@ def at_rag(
         limit: See `answerers.Retrieve`.
     """
     every = start(questions)
+    for progress in every:
+        progress.details |= {"graded": None, "grades": [], "thoughts": []}
     active = every
     for number in range(1, rounds + 1):
         for progress in active:
@@ -40,20 +43,23 @@ def at_rag(
         last = number == rounds
         passed = means.each(lambda p: _round(p, means.roles, rewrite=not last), active)  # noqa: B023
         active = [p for p, done in zip(active, passed, strict=True) if not done]
+    for progress in every:
+        if progress.answer is None:
+            progress.details["graded"] = None
     return [p.row("at-rag", means.roles) for p in every]
 
 
 def _round(p: Progress, roles: Roles, rewrite: bool) -> bool:
     """Lines 7 to 14 of Algorithm 1 for one question; returns whether it is done."""
-    passages = p.results.passages
-    thought = p.take("think", roles.think(p.request, p.query, passages, tuple(p.thoughts)))
+    passages, thoughts = p.results.passages, p.details["thoughts"]
+    thought = p.take("think", roles.think(p.request, p.query, passages, tuple(thoughts)))
     if thought is not None:
-        p.thoughts.append(thought)
+        thoughts.append(thought)
     before = p.answer, p.raw, p.span
-    reply = p.take_answer("answer", roles.answer(p.request, passages, tuple(p.thoughts)))
+    reply = p.take_answer("answer", roles.answer(p.request, passages, tuple(thoughts)))
     if reply.declined:
         # Passages of the next round may have the answer that these lack; an earlier answer stays the last one.
-        p.grades.append({"usefulness": None, "support": None})
+        p.details["grades"].append({"usefulness": None, "support": None})
         if before[0] is not None:
             (p.answer, p.raw, p.span), p.failure = before, ""
     elif p.answer is None:
@@ -61,9 +67,9 @@ def _round(p: Progress, roles: Roles, rewrite: bool) -> bool:
     else:
         p.read = passages
         _grade(p, roles, p.answer)
-    if not p.graded and rewrite:
-        p.query = p.take("rewrite", roles.rewrite(p.request, p.query, p.answer or "", tuple(p.thoughts))) or p.query
-    return bool(p.graded)
+    if not p.details["graded"] and rewrite:
+        p.query = p.take("rewrite", roles.rewrite(p.request, p.query, p.answer or "", tuple(thoughts))) or p.query
+    return bool(p.details["graded"])
 
 
 def _grade(p: Progress, roles: Roles, answer: str) -> None:
@@ -74,8 +80,8 @@ def _grade(p: Progress, roles: Roles, answer: str) -> None:
         grades["support"] = (
             p.take("grade support", roles.grade_support(p.request, p.results.passages, answer)) or "failed"
         )
-    p.grades.append(grades)
-    p.graded = grades["support"] == "supported"
+    p.details["grades"].append(grades)
+    p.details["graded"] = grades["support"] == "supported"
 
 
 def adaptive(questions: Sequence[AnswerRequest], means: Means, limit: str = "topics") -> list[AnswerRow]:
@@ -106,13 +112,14 @@ def adaptive(questions: Sequence[AnswerRequest], means: Means, limit: str = "top
 def _routed(p: Progress, route: Route | None, row: AnswerRow | None, roles: Roles) -> AnswerRow:
     """The row of the chosen method, including the cost of the classifier's call."""
     if row is None:
+        p.details["route"] = None
         p.failure = f"classify: {p.failures[0]['reason']}"
         return p.row("adaptive", roles)
     spent = p.usage + Usage(row.calls, row.tokens_in, row.tokens_out, row.cost, row.seconds)
     return replace(
         row,
         method="adaptive",
-        route=route,
+        details={**row.details, "route": route},
         calls=spent.calls,
         tokens_in=spent.tokens_in,
         tokens_out=spent.tokens_out,
@@ -121,5 +128,15 @@ def _routed(p: Progress, route: Route | None, row: AnswerRow | None, roles: Role
     )
 
 
-WAYS.register("at-rag", Way(at_rag))
-WAYS.register("adaptive", Way(adaptive))
+def _told(row: Mapping[str, Any], rounds: list[str]) -> list[str]:
+    """See `answerers.Way.tell`: the route, the grades of each round, and whether an answer passed."""
+    lines = [f"route: {row['route']}"] if row.get("route") else []
+    for number, line in enumerate(rounds):
+        grades = row.get("grades") or []
+        verdicts = grades[number].values() if number < len(grades) else ()
+        lines.append(line + "".join(f"  {verdict}" for verdict in verdicts if verdict))
+    return [*lines, "no answer passed both grades: showing the last one"] if row.get("graded") is False else lines
+
+
+WAYS.register("at-rag", Way(at_rag, tell=_told))
+WAYS.register("adaptive", Way(adaptive, tell=_told))

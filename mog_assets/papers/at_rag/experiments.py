@@ -204,7 +204,8 @@ def grade_rows(way: str, part: pd.DataFrame) -> list[dict[str, Any]]:
         way: Answering method.
         part: Its answers.
     """
-    grades = [json.loads(text) for text in part["grades"]]
+    # Questions that could not be asked have none.
+    grades = [json.loads(text) if isinstance(text, str) else [] for text in part["grades"]]
     rows = []
     for number in range(max(map(len, grades), default=0)):
         # Where the passages had no answer, there was none to grade.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 from mog_assets.answering.answerers import WAYS, Means, Progress, Way, search, start
 from mog_assets.answering.preflight import THRESHOLD, TOP, overlap
@@ -40,9 +41,9 @@ def briefcontext(
     for progress, order in zip(active, [means.rerank(p.query, p.results.passages) for p in active], strict=True):
         iou = overlap(range(len(order)), order, TOP)
         reduces = bool(progress.results.passages) and (not preflight or iou <= THRESHOLD)
-        progress.preflight = {"iou": iou, "map_reduce": reduces}
-    brief = [p for p in active if p.preflight and p.preflight["map_reduce"]]
-    direct = [p for p in active if not (p.preflight and p.preflight["map_reduce"])]
+        progress.details |= {"preflight": {"iou": iou, "map_reduce": reduces}, "extractions": None}
+    brief = [p for p in active if p.details["preflight"]["map_reduce"]]
+    direct = [p for p in active if not p.details["preflight"]["map_reduce"]]
     parts = [(p, part) for p in brief for part in split(p.results.passages, partitions)]
     replies = means.each(lambda part: means.roles.extract(part[0].request, part[1]), parts)
     for progress in brief:
@@ -51,15 +52,16 @@ def briefcontext(
             for (owner, _), reply in zip(parts, replies, strict=True)
             if owner is progress
         ]
-        progress.extractions = [value for value in values if value is not None]
-        if not progress.extractions:
+        progress.details["extractions"] = [value for value in values if value is not None]
+        if not progress.details["extractions"]:
             progress.failure = "extract: no partition could be read: " + progress.failures[0]["reason"]
 
     def conclude(p: Progress) -> None:
-        if p.extractions is None:
+        extractions = p.details["extractions"]
+        if extractions is None:
             p.take_answer("answer", means.roles.answer(p.request, p.results.passages))
         else:
-            p.take_answer("reduce", means.roles.reduce(p.request, [text for text in p.extractions if text]))
+            p.take_answer("reduce", means.roles.reduce(p.request, [text for text in extractions if text]))
 
     means.each(conclude, [*direct, *(p for p in brief if not p.failure)])
     return [p.row("briefcontext", means.roles) for p in active]
@@ -72,4 +74,11 @@ def split(passages: Sequence[Passage], parts: int) -> list[Sequence[Passage]]:
     return [passages[a:b] for a, b in pairwise(cuts)]
 
 
-WAYS.register("briefcontext", Way(briefcontext))
+def _told(row: Mapping[str, Any], rounds: list[str]) -> list[str]:
+    """See `answerers.Way.tell`: what the preflight found."""
+    preflight = row["preflight"]
+    way = "map-reduce" if preflight["map_reduce"] else "one prompt"
+    return [f"preflight: overlap {preflight['iou']:.2f}, {way}", *rounds]
+
+
+WAYS.register("briefcontext", Way(briefcontext, tell=_told))

@@ -44,7 +44,9 @@ def map_reduce_relation(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]
     """
     words = answers["passages"].map(lambda text: words_of(json.loads(text)))
     # Null is the text "null" in a file in which some answers reduced, and missing in one in which none did.
-    extractions = answers["extractions"].map(lambda text: json.loads(text) if isinstance(text, str) else None)
+    extractions = answers.reindex(columns=["extractions"])["extractions"].map(
+        lambda text: json.loads(text) if isinstance(text, str) else None
+    )
     partitions = extractions.map(lambda parts: len(parts) if parts is not None else 0).astype(float)
     reduced = partitions > 0
     failed = answers["failures"].map(lambda text: bool(json.loads(text)))

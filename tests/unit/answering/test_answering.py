@@ -16,7 +16,6 @@ from mog_assets.answering.parsing import Unparsable
 from mog_assets.answering.preflight import Confusion, bm25_scores, by_bm25, by_vectors, overlap
 from mog_assets.answering.prompted import Prompted, prompts_fingerprint
 from mog_assets.answering.roles import USEFULNESS, AnswerRequest, Judgement, Passage
-from mog_assets.answering.rows import AnswerRow
 from mog_assets.papers.at_rag.answerer import adaptive, at_rag
 from mog_assets.papers.briefcontext.answerer import briefcontext
 from mog_assets.questions.sets import Question
@@ -108,8 +107,8 @@ def run_at_rag(model, **options):
 def test_answer_that_passes_both_graders_ends_the_loop():
     model, library = Scripted(), Library()
     row = run_at_rag(model, library=library)
-    assert (row.answer, row.graded, row.rounds, row.calls) == ("A", True, 1, 4)
-    assert row.grades == [{"usefulness": "useful", "support": "supported"}]
+    assert (row.answer, row.details.get("graded"), row.rounds, row.calls) == ("A", True, 1, 4)
+    assert row.details.get("grades") == [{"usefulness": "useful", "support": "supported"}]
     assert row.queries == [{"query": CHOICE.question, "topic": 3, "label": "hormones", "fallback": False}]
     assert library.asked == [([CHOICE.question], 5, "topics")]
     assert not model.asked["rewrite"]
@@ -119,8 +118,8 @@ def test_answer_that_passes_both_graders_ends_the_loop():
 def test_answer_that_is_not_useful_is_not_checked_for_support_but_sought_with_another_query():
     model, library = Scripted(usefulness=[USELESS, '{"verdict": "useful"}']), Library()
     row = run_at_rag(model, library=library)
-    assert (row.graded, row.rounds) == (True, 2)
-    assert row.grades[0] == {"usefulness": "not_useful", "support": None}
+    assert (row.details.get("graded"), row.rounds) == (True, 2)
+    assert row.details.get("grades")[0] == {"usefulness": "not_useful", "support": None}
     assert len(model.asked["support"]) == 1
     assert [queries for queries, _, _ in library.asked] == [[CHOICE.question], ["rewritten"]]
 
@@ -132,8 +131,8 @@ def test_useful_answer_without_support_is_sought_again_with_all_thoughts():
         answer=['{"answer_choice": "B"}', '{"answer_choice": "A"}'],
     )
     row = run_at_rag(model)
-    assert (row.answer, row.graded, row.rounds) == ("A", True, 2)
-    assert row.grades[0] == {"usefulness": "useful", "support": "unsupported"}
+    assert (row.answer, row.details.get("graded"), row.rounds) == ("A", True, 2)
+    assert row.details.get("grades")[0] == {"usefulness": "useful", "support": "unsupported"}
     assert "first thought" in model.asked["answer"][1] and "second thought" in model.asked["answer"][1]
     # The answer is always to the original question; only the thought follows the query.
     assert CHOICE.question in model.asked["answer"][1] and "rewritten" not in model.asked["answer"][1]
@@ -151,8 +150,8 @@ def test_last_answer_stands_ungraded_when_the_rounds_run_out():
     answers = [f'{{"answer_choice": "{letter}"}}' for letter in "ABCDB"]
     model = Scripted(answer=answers, support=[UNSUPPORTED])
     row = run_at_rag(model)
-    assert (row.answer, row.graded, row.rounds, row.failure) == ("B", False, 5, "")
-    assert len(row.grades) == len(row.thoughts) == len(row.queries) == 5
+    assert (row.answer, row.details.get("graded"), row.rounds, row.failure) == ("B", False, 5, "")
+    assert len(row.details.get("grades")) == len(row.details.get("thoughts")) == len(row.queries) == 5
     assert len(model.asked["rewrite"]) == 4
 
 
@@ -163,19 +162,19 @@ def test_last_answer_stands_ungraded_when_the_rounds_run_out():
 )
 def test_malformed_verdict_is_a_counted_failure_and_never_a_pass(malformed):
     row = run_at_rag(Scripted(usefulness=[malformed]), rounds=2)
-    assert row.graded is False
-    assert [grades["usefulness"] for grades in row.grades] == ["failed", "failed"]
+    assert row.details.get("graded") is False
+    assert [grades["usefulness"] for grades in row.details.get("grades")] == ["failed", "failed"]
     assert [(f["role"], f["round"]) for f in row.failures] == [("grade usefulness", 1), ("grade usefulness", 2)]
     assert "expected" in row.failures[0]["reason"]
     row = run_at_rag(Scripted(support=[malformed.replace("useful", "supported")]), rounds=1)
-    assert (row.graded, row.grades[0]["support"]) == (False, "failed")
+    assert (row.details.get("graded"), row.details.get("grades")[0]["support"]) == (False, "failed")
 
 
 def test_failed_thought_and_failed_rewriting_leave_what_was_there():
     down = MogError("llm: did not answer")
     model, library = Scripted(think=[down], rewrite=["no json"], support=[UNSUPPORTED]), Library()
     row = run_at_rag(model, library=library, rounds=2)
-    assert (row.answer, row.thoughts) == ("A", [])
+    assert (row.answer, row.details.get("thoughts")) == ("A", [])
     assert [queries for queries, _, _ in library.asked] == [[CHOICE.question]] * 2
     assert [f["role"] for f in row.failures] == ["think", "rewrite", "think"]
     assert row.calls == 9
@@ -183,7 +182,7 @@ def test_failed_thought_and_failed_rewriting_leave_what_was_there():
 
 def test_answer_that_cannot_be_had_ends_its_question_and_an_earlier_answer_does_not_stand_in():
     row = run_at_rag(Scripted(answer=['{"answer_choice": "B"}', "I cannot help with that."], support=[UNSUPPORTED]))
-    assert (row.answer, row.graded, row.rounds) == (None, None, 2)
+    assert (row.answer, row.details.get("graded"), row.rounds) == (None, None, 2)
     assert row.failure.startswith("answer: expected answer_choice, one of A, B, C, D")
     assert row.raw == "I cannot help with that."
 
@@ -236,8 +235,8 @@ def test_overlap_is_of_the_first_three():
 def test_rankings_that_agree_make_one_prompt():
     model = Scripted()
     row = briefcontext([CHOICE], means(model, Library(sixteen()), rerank=same_ranking))[0]
-    assert row.preflight == {"iou": 1.0, "map_reduce": False}
-    assert (row.answer, row.extractions, row.calls) == ("A", None, 1)
+    assert row.details.get("preflight") == {"iou": 1.0, "map_reduce": False}
+    assert (row.answer, row.details.get("extractions"), row.calls) == ("A", None, 1)
     assert len(row.passages) == 16
     assert not model.asked["extract"]
 
@@ -249,8 +248,8 @@ def test_map_reduce_runs_over_contiguous_partitions_in_the_order_of_retrieval(pa
     library = Library(sixteen())
     row = briefcontext([CHOICE], means(model, library, rerank=reversed_ranking), partitions=partitions)[0]
     assert library.asked == [([CHOICE.question], 16, "")]
-    assert row.preflight == {"iou": 0.0, "map_reduce": True}
-    assert (row.answer, row.extractions, row.calls) == ("B", extracts, partitions + 1)
+    assert row.details.get("preflight") == {"iou": 0.0, "map_reduce": True}
+    assert (row.answer, row.details.get("extractions"), row.calls) == ("B", extracts, partitions + 1)
     seen = [[i for i in range(16) if f"text number {i}.\n" in prompt] for prompt in model.asked["extract"]]
     assert [i for part in seen for i in part] == list(range(16))
     assert {len(part) for part in seen} == ({size} if size else {5, 6})
@@ -265,7 +264,7 @@ def test_map_reduce_runs_over_contiguous_partitions_in_the_order_of_retrieval(pa
 def test_empty_extractions_are_dropped_before_the_reduce():
     model = Scripted(extract=["first", "No relevant information.", " no relevant information ", "last"])
     row = briefcontext([CHOICE], means(model, Library(sixteen()), rerank=reversed_ranking))[0]
-    assert row.extractions == ["first", "", "", "last"]
+    assert row.details.get("extractions") == ["first", "", "", "last"]
     assert "extraction 2 of 2" in model.asked["reduce"][0]
     assert "relevant information\n" not in model.asked["reduce"][0]
 
@@ -273,7 +272,7 @@ def test_empty_extractions_are_dropped_before_the_reduce():
 def test_reader_answers_from_none_where_all_partitions_are_empty():
     model = Scripted(extract=["no relevant information"])
     row = briefcontext([CHOICE], means(model, Library(sixteen()), rerank=reversed_ranking))[0]
-    assert (row.answer, row.extractions, row.failures) == ("B", [""] * 4, [])
+    assert (row.answer, row.details.get("extractions"), row.failures) == ("B", [""] * 4, [])
     assert "Extracted information:\nnone\n" in model.asked["reduce"][0]
 
 
@@ -282,7 +281,7 @@ def test_extractions_that_fail_are_noted_and_cost_the_answer_only_where_all_do()
     row = briefcontext(
         [CHOICE], means(Scripted(extract=["first", down, "third", down]), Library(sixteen()), rerank=reversed_ranking)
     )[0]
-    assert (row.answer, row.extractions) == ("B", ["first", "third"])
+    assert (row.answer, row.details.get("extractions")) == ("B", ["first", "third"])
     assert [f["role"] for f in row.failures] == ["extract", "extract"]
     model = Scripted(extract=[down])
     row = briefcontext([CHOICE], means(model, Library(sixteen()), rerank=reversed_ranking))[0]
@@ -292,7 +291,7 @@ def test_extractions_that_fail_are_noted_and_cost_the_answer_only_where_all_do()
 
 def test_question_without_passages_is_answered_by_one_prompt():
     row = briefcontext([CHOICE], means(Scripted(), Library([])), preflight=False)[0]
-    assert (row.answer, row.preflight["map_reduce"], row.passages) == ("A", False, [])
+    assert (row.answer, row.details.get("preflight")["map_reduce"], row.passages) == ("A", False, [])
 
 
 def test_second_ranking_is_of_the_same_passages_and_ties_keep_their_order():
@@ -334,7 +333,7 @@ def test_chain_of_thought_retrieves_nothing_and_one_step_once():
         "spans": [["med", "d2", 5, 57]],
         "level": 2,
     }
-    assert (row.method, row.graded, row.token_unit) == ("one-step", None, "tokens")
+    assert (row.method, row.details.get("graded"), row.token_unit) == ("one-step", None, "tokens")
 
 
 def test_classifier_picks_the_way_and_its_call_is_in_the_account():
@@ -343,7 +342,7 @@ def test_classifier_picks_the_way_and_its_call_is_in_the_account():
     questions = [AnswerRequest(str(i), f"Question {i}?", OPTIONS, "choice") for i in range(4)]
     rows = adaptive(questions, means(model, library))
     assert [row.question for row in rows] == ["0", "1", "2", "3"]
-    assert [row.route for row in rows] == ["none", "single", "iterative", None]
+    assert [row.details.get("route") for row in rows] == ["none", "single", "iterative", None]
     assert [row.calls for row in rows] == [2, 2, 5, 1]
     assert [len(row.passages) for row in rows] == [0, 3, 3, 0]
     assert {row.method for row in rows} == {"adaptive"}
@@ -390,7 +389,7 @@ def test_calls_side_by_side_give_the_same_rows(method):
 @pytest.mark.parametrize("method", list(WAYS))
 def test_rows_survive_json(method):
     rows = WAYS[method].answer([CHOICE], means(Scripted(support=[UNSUPPORTED, "no json"])))
-    assert [AnswerRow(**json.loads(json.dumps(row.to_json()))) for row in rows] == rows
+    assert all(json.loads(json.dumps(row.to_json())) == row.to_json() for row in rows)
     assert rows[0].reader == f"scripted@prompts-{prompts_fingerprint()}"
 
 

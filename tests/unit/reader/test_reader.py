@@ -227,7 +227,7 @@ def test_the_loop_goes_on_where_passages_have_no_answer(neural):
         return [RetrievedPassages(next(rounds)) for _ in queries]
 
     (row,) = at_rag([REINTRODUCED], Means(neural, retrieve), rounds=2, limit="")
-    assert "2004" in row.answer and row.rounds == 2 and row.graded
+    assert "2004" in row.answer and row.rounds == 2 and row.details.get("graded")
 
 
 def test_a_later_round_without_an_answer_does_not_lose_an_earlier_one(neural):
@@ -249,8 +249,11 @@ def test_a_later_round_without_an_answer_does_not_lose_an_earlier_one(neural):
 
     reader = Doubts(neural.encode, "e", network=shipped())
     (row,) = at_rag([REINTRODUCED], Means(reader, retrieve), rounds=2, limit="")
-    assert "2004" in row.answer and row.failure == "" and row.rounds == 2 and row.graded is False
-    assert row.grades == [{"usefulness": "useful", "support": "unsupported"}, {"usefulness": None, "support": None}]
+    assert "2004" in row.answer and row.failure == "" and row.rounds == 2 and row.details.get("graded") is False
+    assert row.details.get("grades") == [
+        {"usefulness": "useful", "support": "unsupported"},
+        {"usefulness": None, "support": None},
+    ]
     # The answer comes with what it was read from.
     assert [passage["text"] for passage in row.passages] == [PASSAGES[0].text]
 
