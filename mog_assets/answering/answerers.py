@@ -175,6 +175,7 @@ class Way:
         retrieves: Whether it reads passages.
         once: Whether its first answer is its last, which can be shown while it is written.
         version: Raised when it gives other answers to the same.
+        details: Fields that its rows have beside those of `AnswerRow`, with their values in rows of other ways.
         tell: Tells people how an answer was found: lines, given the fields of its row and a line for each round.
     """
 
@@ -182,6 +183,7 @@ class Way:
     retrieves: bool = True
     once: bool = False
     version: str = "1"
+    details: Mapping[str, Any] = field(default_factory=dict)
     tell: Callable[[Mapping[str, Any], list[str]], list[str]] = _as_they_are
 
 

@@ -197,7 +197,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             ],
             intact=lambda tools, stored: _kept(stored),
             kinds=("openai",) if settings.answering.reader == "openai" else ("python",),
-            # Rows have columns of ways of answering where these fill them since 2.
+            # Columns of ways of answering stand after the others since 2.
             version="2",
             pool="llm" if settings.answering.reader == "openai" else None,
         )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from mog_assets.registry import WAYS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +38,7 @@ class AnswerRow:
         token_unit: `tokens` of the model, or `words`.
         cost: Dollars.
         seconds: Total time of all calls; stored only for a reader whose replies are cached.
-        details: What else the way of answering tells, by names of its own.
+        details: What else the way of answering tells, by the names of `Way.details`.
     """
 
     question: str
@@ -59,9 +62,10 @@ class AnswerRow:
     details: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values, those of `details` beside the others."""
+        """Return all fields as JSON values, those of `details` beside the others; all rows have all of every way."""
         fields = asdict(self)
-        return {**fields, **fields.pop("details")}
+        unset = {name: value for way in WAYS.values() for name, value in way.details.items()}
+        return {**fields, **deepcopy(unset), **fields.pop("details")}
 
 
 def answer_table(question_set: str, method: str, rows: Sequence[AnswerRow]) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +35,7 @@ def at_rag(
     """
     every = start(questions)
     for progress in every:
-        progress.details |= {"graded": None, "grades": [], "thoughts": []}
+        progress.details |= deepcopy(_DETAILS)
     active = every
     for number in range(1, rounds + 1):
         for progress in active:
@@ -112,7 +113,6 @@ def adaptive(questions: Sequence[AnswerRequest], means: Means, limit: str = "top
 def _routed(p: Progress, route: Route | None, row: AnswerRow | None, roles: Roles) -> AnswerRow:
     """The row of the chosen method, including the cost of the classifier's call."""
     if row is None:
-        p.details["route"] = None
         p.failure = f"classify: {p.failures[0]['reason']}"
         return p.row("adaptive", roles)
     spent = p.usage + Usage(row.calls, row.tokens_in, row.tokens_out, row.cost, row.seconds)
@@ -138,5 +138,10 @@ def _told(row: Mapping[str, Any], rounds: list[str]) -> list[str]:
     return [*lines, "no answer passed both grades: showing the last one"] if row.get("graded") is False else lines
 
 
-WAYS.register("at-rag", Way(at_rag, tell=_told))
-WAYS.register("adaptive", Way(adaptive, tell=_told))
+# Whether the answer passed both graders: False if no round did (it is the last one, ungraded), None if it was not
+# graded; per round `usefulness` and `support`, a verdict, `failed`, or None if not graded; thoughts, in order.
+_DETAILS = {"graded": None, "grades": [], "thoughts": []}
+
+WAYS.register("at-rag", Way(at_rag, details=_DETAILS, tell=_told))
+# What the classifier chose.
+WAYS.register("adaptive", Way(adaptive, details={**_DETAILS, "route": None}, tell=_told))

@@ -81,4 +81,8 @@ def _told(row: Mapping[str, Any], rounds: list[str]) -> list[str]:
     return [f"preflight: overlap {preflight['iou']:.2f}, {way}", *rounds]
 
 
-WAYS.register("briefcontext", Way(briefcontext, tell=_told))
+# Whether the map-reduce ran, and after what overlap; the extraction of each partition, empty if it had nothing
+# relevant, or None if no map-reduce ran.
+_DETAILS = {"preflight": None, "extractions": None}
+
+WAYS.register("briefcontext", Way(briefcontext, details=_DETAILS, tell=_told))
