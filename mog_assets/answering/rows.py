@@ -64,8 +64,9 @@ class AnswerRow:
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values, those of `details` beside the others; all rows have all of every way."""
         fields = asdict(self)
+        details = fields.pop("details")
         unset = {name: value for way in WAYS.values() for name, value in way.details.items()}
-        return {**fields, **deepcopy(unset), **fields.pop("details")}
+        return {**fields, **deepcopy(unset), **details}
 
 
 def answer_table(question_set: str, method: str, rows: Sequence[AnswerRow]) -> pd.DataFrame:

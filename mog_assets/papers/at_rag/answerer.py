@@ -140,7 +140,7 @@ def _told(row: Mapping[str, Any], rounds: list[str]) -> list[str]:
 
 # Whether the answer passed both graders: False if no round did (it is the last one, ungraded), None if it was not
 # graded; per round `usefulness` and `support`, a verdict, `failed`, or None if not graded; thoughts, in order.
-_DETAILS = {"graded": None, "grades": [], "thoughts": []}
+_DETAILS: dict[str, Any] = {"graded": None, "grades": [], "thoughts": []}
 
 WAYS.register("at-rag", Way(at_rag, details=_DETAILS, tell=_told))
 # What the classifier chose.
