@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from shared import ROOT, VARIABLES
 
 from mog_assets import config, plan
+from mog_assets.papers.mix_of_granularity.ranking import MOG
 from mog_assets.ranking import trainers
 from mog_assets.ranking.candidates_assets import training_examples
 from mog_assets.ranking.choice import choose
@@ -222,7 +223,7 @@ def test_the_samples_choose_the_same_ranking_with_vectors_as_another_processor_r
     vectors = examples.vectors + rng.normal(0, 4e-4, examples.vectors.shape).astype(np.float32)
     examples = replace(examples, gold=gold, taught=taught, vectors=vectors)
     recalls = {"fused": fused_recalls(examples)}
-    for name, trainer in (("tuned", trainers.TUNED), ("mog", trainers.MOG), ("mix", trainers.MIX)):
+    for name, trainer in (("tuned", trainers.TUNED), ("mog", MOG), ("mix", trainers.MIX)):
         recalls[name] = cross_validated(*trainer.prepared(examples, settings, lambda _: None), trainer.threads)[0]
     chosen = choose(recalls, ["tuned", "mog", "mix"], examples.documents, settings.seed)
     assert chosen.method == store.read("method").manifest.info["method"] == "tuned"
