@@ -21,7 +21,6 @@ from mog_assets.registry import RECIPES
 from mog_assets.resources.errors import MogError
 from mog_assets.retrieval import assets as retrieval_assets
 from mog_assets.retrieval.methods import AUTO, by_words, named_methods, needs, parse
-from mog_assets.synthesis import assets as synthesis_assets
 from mog_assets.tools import Tools
 
 REGISTRY = "corpus_registry"
@@ -31,7 +30,6 @@ _STAGES = (
     questions_assets,
     chunking_assets,
     retrieval_assets,
-    synthesis_assets,
     mentions_assets,
     ranking_assets,
     answering_assets,

@@ -35,13 +35,15 @@ Checker = Callable[["Work"], str | None]
 class Check:
     """A condition on a new artefact, checked before it replaces the previous one.
 
-    `run` returns what is wrong, or None. A fault of a check that is not `blocking` is shown, but the artefact is used.
+    `run` returns what is wrong, or None. A fault of a check that is not `blocking` is shown, but the artefact is used;
+    `mog run` repeats it as long as it lasts if it is `repeated`.
     """
 
     name: str
     description: str
     run: Checker
     blocking: bool = True
+    repeated: bool = False
 
 
 @dataclass(frozen=True)

@@ -204,10 +204,12 @@ def _print_steps(steps: list[dict[str, Any]], seconds: float) -> None:
 
 def _print_open(settings: config.Settings, corpora: Sequence[str]) -> None:
     """Print what stops nothing: questions without a use, requests without an answer, texts without a vector."""
+    from mog_assets.plan import graph
     from mog_assets.resources.store import Store, label
 
-    shared: list[tuple[str, str | None]] = [("questions", None)] if settings.question_sets else []
-    keys = ["generated_questions"] * bool(settings.generation) + [f"embeddings/level_{n}" for n in settings.level_range]
+    recipes = [recipe for recipe in graph(settings).values() if any(check.repeated for check in recipe.checks)]
+    shared: list[tuple[str, str | None]] = [(recipe.key, None) for recipe in recipes if not recipe.partitioned]
+    keys = [recipe.key for recipe in recipes if recipe.partitioned]
     for key, corpus in [*shared, *((key, corpus) for corpus in corpora or settings.corpora for key in keys)]:
         artefact = Store(settings.home).find(key, corpus)
         for fault in artefact.manifest.info["faults"].values() if artefact is not None else ():

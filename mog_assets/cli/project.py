@@ -60,9 +60,6 @@ _NO_QUESTIONS = """\
 #   support:
 #     path: questions.csv
 #     corpora: [CORPORA]
-# Or let a language model (see `llm` below) write questions from your documents:
-# generation: {documents: 200, per_document: 3}
-# question_sets: {made: {source: generated, corpora: [CORPORA]}}
 """
 
 _FOREIGN = """
@@ -170,7 +167,10 @@ def written(corpora: Sequence[CorpusFiles], questions: Sequence[Questions], base
         parts.append(block(corpus.name, corpus_entry(corpus, base)))
     parts.append(_QUESTIONS)
     if not questions:
-        parts.append(_NO_QUESTIONS.replace("CORPORA", ", ".join(scalar(corpus.name) for corpus in corpora)))
+        from mog_assets.registry import QUESTION_SOURCES
+
+        text = _NO_QUESTIONS + "".join(source.example for source in QUESTION_SOURCES.values())
+        parts.append(text.replace("CORPORA", ", ".join(scalar(corpus.name) for corpus in corpora)))
     else:
         parts.append("question_sets:\n")
     for set_of in questions:

@@ -49,6 +49,7 @@ class Section(Generic[Value]):
         check: Raises ValueError, with what is expected and what came, if the settings do not fit together.
         place: Gives the value with its relative paths below a folder: that of the file.
         encoders: Those that a value names: `mog prune` keeps their vectors.
+        asks_model: Whether a value has something asked of the language model of `llm`; None if none ever has.
         scored: Whether scores depend on it: where they do not, two values of it are one configuration.
     """
 
@@ -59,6 +60,7 @@ class Section(Generic[Value]):
     check: Callable[[Settings], None] = _valid
     place: Callable[[Value, Path], Value] = _placed
     encoders: Callable[[Value], Iterable[EncoderSettings]] = _none
+    asks_model: Callable[[Value], bool] | None = None
     scored: bool = True
 
     def of(self, settings: Settings) -> Value:

@@ -65,13 +65,6 @@ def _timezone(value: str) -> str:
     return value
 
 
-def _words(value: str) -> str:
-    # The words are the kind of a question, and stand in instructions to a model.
-    if not (value.strip() and len(value) <= MOST_WORDS and value.isprintable()):
-        raise ValueError(f"words on one line, {MOST_WORDS} characters at most")
-    return value.strip()
-
-
 @dataclass(frozen=True)
 class Listed:
     """List the names in a registry in the JSON schema of a text."""
@@ -84,7 +77,6 @@ class Listed:
 
 
 MOST_LEVELS = 8
-MOST_WORDS = 200
 
 
 def _path(value: Any) -> Any:
@@ -232,7 +224,7 @@ class ChunkerSettings(NamedSettings):
 class QuestionSetSettings(SettingsModel):
     """Questions that are retrieved over `corpora` together.
 
-    They come from the file `path`; or from another `source`, as `generated_questions` of the corpora.
+    They come from the file `path`; or from another `source`.
     `columns` names the columns of a table that are called otherwise than our fields.
 
     `train` and `test` name the splits for training and testing. No split may be in both: training questions are never
@@ -267,9 +259,8 @@ class QuestionSetSettings(SettingsModel):
     @model_validator(mode="after")
     def _from_somewhere(self) -> QuestionSetSettings:
         if (self.source == "file") != (self.path is not None):
-            *others, last = (repr(source) for source in registry.QUESTION_SOURCES if source != "file")
-            sources = f"{', '.join(others)} or {last}" if others else last
-            raise ValueError(f"either the path of a file, or the source {sources}")
+            others = " or ".join(sorted(repr(name) for name in registry.QUESTION_SOURCES if name != "file"))
+            raise ValueError(f"either the path of a file, or the source {others}" if others else "the path of a file")
         return self
 
 
@@ -312,32 +303,6 @@ class AnsweringSettings(SettingsModel):
     methods: list[str] | None = None
     questions: Count | None = None
     judge: bool = False
-
-
-class GenerationSettings(SettingsModel):
-    """Questions made from documents.
-
-    They are made by the language model of `llm`. At most `per_document` questions of
-    each of `documents` documents of each corpus are made. The styles are given to the model as they are written, in
-    turn, and so are the breadths: how much of a document the answer rests on.
-    """
-
-    # None: all.
-    corpora: Annotated[list[Name], Field(min_length=1)] | None = None
-    documents: Count = 200
-    per_document: Annotated[int, Field(ge=1, le=100)] = 3
-    styles: list[Annotated[str, AfterValidator(_words)]] = Field(
-        [
-            "short keyword query",
-            "plain question",
-            "question of a layperson",
-            "question that needs several sentences",
-        ],
-        min_length=1,
-    )
-    breadths: list[Literal["sentence", "paragraph", "section"]] = Field(
-        ["sentence", "paragraph", "section"], min_length=1
-    )
 
 
 class DriftSettings(SettingsModel):

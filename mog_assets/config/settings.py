@@ -18,7 +18,6 @@ from mog_assets.config.sections import (
     ChunkerSettings,
     CorpusSettings,
     DriftSettings,
-    GenerationSettings,
     Name,
     Place,
     QuestionSetSettings,
@@ -55,8 +54,6 @@ class Settings(SettingsModel):
     ranking: RankingSettings = RankingSettings()
     drift: DriftSettings = DriftSettings()
     answering: AnsweringSettings = AnsweringSettings()
-    # None: no questions are made from documents.
-    generation: GenerationSettings | None = None
     llm: LlmSettings = LlmSettings()
     # None: no texts are read together with questions.
     reranker: RerankerSettings | None = None
@@ -84,33 +81,6 @@ class Settings(SettingsModel):
                     raise ValueError(
                         f"question_sets.{name}.corpora: expected names of corpora ({names}), got {corpus!r}"
                     )
-        return self
-
-    @model_validator(mode="after")
-    def _generated_for_known_corpora(self) -> Settings:
-        for corpus in (self.generation and self.generation.corpora) or ():
-            if corpus not in self.corpora:
-                names = ", ".join(self.corpora)
-                raise ValueError(f"generation.corpora: expected names of corpora ({names}), got {corpus!r}")
-        return self
-
-    @model_validator(mode="after")
-    def _chunks_need_no_generated_questions(self) -> Settings:
-        if self.generation is not None and self.chunker.name == "learned":
-            raise ValueError(
-                "generation: expected none with chunker.name 'learned', because chunks would be made from questions "
-                "that are made with the chunks; choose another chunker, or leave generation out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _generated(self) -> Settings:
-        for name, question_set in self.question_sets.items():
-            if question_set.source == "generated" and self.generation is None:
-                raise ValueError(
-                    f"question_sets.{name}.source: expected `generation` in this file, which says how questions are "
-                    "made, got none: add `generation: {documents: 200}`"
-                )
         return self
 
     @model_validator(mode="after")
@@ -149,7 +119,11 @@ class Settings(SettingsModel):
     @property
     def asks_a_model(self) -> bool:
         """Whether anything is asked of the language model of `llm`."""
-        return self.generation is not None or self.answering.reader == "openai"
+        # Only what may ask is read: what an asset reads of the settings is what it declares.
+        asking = (
+            (section.asks_model, section.of(self)) for section in registry.SECTIONS.values() if section.asks_model
+        )
+        return any(asks(value) for asks, value in asking) or self.answering.reader == "openai"
 
     @property
     def level_range(self) -> range:

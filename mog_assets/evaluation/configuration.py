@@ -31,7 +31,7 @@ def shown_configuration(settings: Settings) -> dict[str, Any]:
 def configuration(settings: Settings) -> str:
     """Digest of the settings in mog.yaml that scores depend on, without paths and execution settings."""
     # Questions that are made or noted differ from one evaluation to the next, and only those of both are compared.
-    exclude = {"home", "corpora", "question_sets", "engine", "llm", "answering", "generation"}
+    exclude = {"home", "corpora", "question_sets", "engine", "llm", "answering"}
     exclude |= {name for name, section in SECTIONS.items() if not section.scored}
     chosen = settings.model_dump(mode="json", exclude=exclude)
     for section, names in _NO_MATTER.items():

@@ -81,7 +81,7 @@ def _keep_apart(readings: dict[str, QuestionReading], sets: dict[str, QuestionSe
 
     Of people's own questions the test questions stay, and of those and generated ones people's own.
     """
-    made = [name for name in readings if sets[name].source == "generated"]
+    made = [name for name in readings if _is_generated(sets[name])]
     given = [name for name in readings if name not in made]
 
     def used(names: Sequence[str], use: str) -> list[Question]:
@@ -102,6 +102,10 @@ def _keep_apart(readings: dict[str, QuestionReading], sets: dict[str, QuestionSe
         leave_out(name, "test", trained_on, _ALREADY)
     tested += used(made, "test")
     return count | {name: leave_out(name, "train", tested, _SHARED) for name in made}
+
+
+def _is_generated(question_set: QuestionSetSettings) -> bool:
+    return bool(QUESTION_SOURCES[question_set.source].origin == "generated")
 
 
 def _count(work: Work, name: str, reading: QuestionReading, shared: int) -> None:
@@ -180,7 +184,7 @@ def _parts(question_set: QuestionSetSettings) -> list[str]:
 
 def _drop_copies(readings: dict[str, QuestionReading], sets: dict[str, QuestionSetSettings]) -> None:
     """Take out generated questions that are nearly the same as a test question that was not generated."""
-    given = [name for name in readings if sets[name].source != "generated"]
+    given = [name for name in readings if not _is_generated(sets[name])]
     tested = [q.question for name in given for q in readings[name].questions if q.split in sets[name].test]
     for name, reading in readings.items():
         if name in given or not tested:
@@ -224,7 +228,7 @@ def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage."""
     if not settings.question_sets:
         return []
-    generated = any(question_set.source == "generated" for question_set in settings.question_sets.values())
+    assets = [key for of in settings.question_sets.values() for key in QUESTION_SOURCES[of.source].assets]
     return [
         Recipe(
             key="questions",
@@ -232,7 +236,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             description="Question sets, with the places in the documents that answer them.",
             is_result=True,
             group=GROUP,
-            deps=("documents", *(("generated_questions",) if generated else ())),
+            deps=tuple(dict.fromkeys(("documents", *assets))),
             partitioned=False,
             settings=lambda tools: {
                 name: [q.source, q.path and q.path.name, q.columns, q.corpora, q.kinds, q.train, q.test]

@@ -24,4 +24,5 @@ EVERY_SPLIT_IS_USED = Check(
     "Every split of a question file is named under train or test.",
     _unused,
     blocking=False,
+    repeated=True,
 )

@@ -1,12 +1,11 @@
-"""Where the questions of a question set come from: a file, questions made from the documents, or another source."""
+"""Where the questions of a question set come from: a file, or another source."""
 
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from mog_assets.registry import QUESTION_SOURCES
 from mog_assets.resources.errors import MogError
@@ -55,6 +54,8 @@ class QuestionSource:
         origin: Who made the questions.
         tests: Whether they are divided between training and test, if the set names no splits; else they only train.
         private: Whether no text of them may stay in Dagster's records.
+        assets: Keys of those of each corpus that it reads, beside `documents`.
+        example: Lines of a new `mog.yaml` that show how it is used; CORPORA stands for the names of all corpora.
     """
 
     read: Callable[[ReadSet], QuestionReading]
@@ -62,6 +63,8 @@ class QuestionSource:
     origin: Origin = "given"
     tests: bool = True
     private: bool = False
+    assets: tuple[str, ...] = ()
+    example: str = ""
 
 
 def _of_file(asked: ReadSet) -> QuestionReading:
@@ -95,34 +98,4 @@ def _state_of_file(settings: Settings, question_set: QuestionSetSettings) -> obj
     return Contents().of(FolderFile(path.name, os.path.realpath(path), path.stat()))
 
 
-def _generated(asked: ReadSet) -> QuestionReading:
-    """Read questions made from the documents of some corpora."""
-    from mog_assets.questions.reading import QuestionReading
-    from mog_assets.questions.sets import load_questions
-    from mog_assets.questions.splits import divided
-
-    questions: list[Any] = []
-    for corpus in asked.settings.corpora:
-        stored = asked.work.input("generated_questions", corpus)
-        for name in stored.names("bucket"):
-            questions += load_questions(stored.path(name))
-    reading = QuestionReading(divided(questions, asked.parts))
-    reading.divided = len(reading.questions)
-    reading.splits = Counter(question.split for question in reading.questions)
-    reading.reports = [
-        {
-            "place": "",
-            "id": q.id,
-            "level": q.level,
-            "found": "offsets",
-            "places": len(q.evidence),
-            "score": 1.0,
-            "not found": "",
-        }
-        for q in reading.questions
-    ]
-    return reading
-
-
 QUESTION_SOURCES.register("file", QuestionSource(_of_file, _state_of_file))
-QUESTION_SOURCES.register("generated", QuestionSource(_generated, origin="generated"))

@@ -11,13 +11,13 @@ from chat_server import ChatServer, Reply, completion, extra_input, faults, refu
 from mog_assets.answering.parsing import CITED, choice, extraction, text_answer
 from mog_assets.answering.prompted import Prompted
 from mog_assets.answering.roles import AnswerRequest, Judgement, Passage
+from mog_assets.plugins.generated_questions import asking
+from mog_assets.plugins.generated_questions.candidates import Dropped
+from mog_assets.plugins.generated_questions.windows import Extract
 from mog_assets.replies import MAX_CHARS, Unparsable, only, shown, whole
 from mog_assets.resources.chat import Form, LlmSettings, RequestFailed
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.llm import OpenAIModel
-from mog_assets.synthesis import asking
-from mog_assets.synthesis.candidates import Dropped
-from mog_assets.synthesis.windows import Extract
 
 OPTIONS = {"A": "insulin", "B": "glucagon", "C": "cortisol", "D": "aldosterone"}
 CHOICE = AnswerRequest("c", "Which hormone lowers blood glucose?", OPTIONS, "choice")

@@ -20,19 +20,19 @@ from shared import ROOT, copy_folder
 
 from mog_assets import config, plan
 from mog_assets.cli import machine_findings, main
-from mog_assets.config import GenerationSettings
 from mog_assets.materialising import is_fresh, materialise
+from mog_assets.plugins.generated_questions import filters
+from mog_assets.plugins.generated_questions.candidates import Candidate, read_asked
+from mog_assets.plugins.generated_questions.leads import leads_back
+from mog_assets.plugins.generated_questions.model import NothingToAsk, WrittenQuestion, request, written
+from mog_assets.plugins.generated_questions.settings import GenerationSettings
+from mog_assets.plugins.generated_questions.windows import BREADTHS, Extract, drawn, windows
 from mog_assets.questions.sets import load_questions
 from mog_assets.replies import MAX_CHARS, Unparsable
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.synthesis import filters
-from mog_assets.synthesis.candidates import Candidate, read_asked
-from mog_assets.synthesis.leads import leads_back
-from mog_assets.synthesis.model import NothingToAsk, WrittenQuestion, request, written
-from mog_assets.synthesis.windows import BREADTHS, Extract, drawn, windows
 from mog_assets.text.terms import terms_of
 from mog_assets.tools import Tools
 
@@ -325,7 +325,7 @@ def test_a_budget_stops_the_questions_and_a_higher_one_continues(project, server
 
 CHILD = """
 import sys
-sys.path[:0] = ["tests/harness", "tests/unit/synthesis"]
+sys.path[:0] = ["tests/harness", "tests/plugins/generated_questions"]
 from pathlib import Path
 from test_synthesis import Project
 from mog_assets import config

@@ -11,15 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mog_assets.config import GenerationSettings, Settings
+from mog_assets.config import Settings
 from mog_assets.corpus.documents import bucket_of
-from mog_assets.questions.likeness import repetitions
-from mog_assets.questions.sets import Question, write_questions
-from mog_assets.recipe import Recipe, Work
-from mog_assets.resources.store import Artefact, digest
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.synthesis import asking, checks, filters
-from mog_assets.synthesis.candidates import (
+from mog_assets.plugins.generated_questions import asking, checks, filters
+from mog_assets.plugins.generated_questions.candidates import (
     OPEN,
     Candidate,
     Dropped,
@@ -28,12 +23,18 @@ from mog_assets.synthesis.candidates import (
     write_asked,
     write_dropped,
 )
-from mog_assets.synthesis.leads import RETRIEVERS, leads_back
-from mog_assets.synthesis.model import prompts_fingerprint
-from mog_assets.synthesis.windows import Extract, drawn, windows
+from mog_assets.plugins.generated_questions.leads import RETRIEVERS, leads_back
+from mog_assets.plugins.generated_questions.model import prompts_fingerprint
+from mog_assets.plugins.generated_questions.settings import GENERATION, KEY, GenerationSettings
+from mog_assets.plugins.generated_questions.windows import Extract, drawn, windows
+from mog_assets.questions.likeness import repetitions
+from mog_assets.questions.sets import Question, write_questions
+from mog_assets.recipe import Recipe, Work
+from mog_assets.registry import RECIPES
+from mog_assets.resources.store import Artefact, digest
+from mog_assets.retrieval.corpora import Corpora
 from mog_assets.tools import Tools
 
-KEY = "generated_questions"
 GROUP = "synthesis"
 # Files of kept questions start with `bucket`, as everywhere.
 _ASKED, _DROPPED = "asked", "dropped.parquet"
@@ -69,8 +70,9 @@ def build_generated(work: Work) -> None:
 
 
 def _generation(settings: Settings) -> GenerationSettings:
-    assert settings.generation is not None
-    return settings.generation
+    made = GENERATION.of(settings)
+    assert made is not None
+    return made
 
 
 def _windows(work: Work, made: GenerationSettings) -> list[Extract]:
@@ -198,8 +200,7 @@ def _complete(tools: Tools, stored: Artefact) -> bool:
 
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage; none unless questions are to be made."""
-    made = settings.generation
-    if made is None:
+    if GENERATION.of(settings) is None:
         return []
     indexes = [f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in settings.level_range]
     return [
@@ -217,3 +218,6 @@ def recipes(settings: Settings) -> list[Recipe]:
             pool="llm",
         )
     ]
+
+
+RECIPES.register(KEY, recipes)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.synthesis.windows import Extract
+from mog_assets.plugins.generated_questions.windows import Extract
 
 # States of a request.
 ANSWERED, REFUSED, OPEN = "answered", "refused", "open"

@@ -15,4 +15,5 @@ EVERY_QUESTION_WAS_ANSWERED = Check(
     "The language model answered every request for a question.",
     _open,
     blocking=False,
+    repeated=True,
 )

@@ -7,11 +7,11 @@ import json
 import re
 from collections.abc import Sequence
 
+from mog_assets.plugins.generated_questions.candidates import Candidate, Dropped
+from mog_assets.plugins.generated_questions.windows import BREADTHS, Extract
 from mog_assets.questions.likeness import normalised
 from mog_assets.questions.locate import Located, Quote, locate
 from mog_assets.questions.sets import Evidence, Question
-from mog_assets.synthesis.candidates import Candidate, Dropped
-from mog_assets.synthesis.windows import BREADTHS, Extract
 
 REFUSED = "the model refused"
 UNPARSABLE = "unparsable"

@@ -6,12 +6,12 @@ import hashlib
 from dataclasses import dataclass
 from functools import cache
 
+from mog_assets.plugins.generated_questions.windows import BREADTHS, Extract
 from mog_assets.prompting import fenced, fill, marks, neutral, nonce, prompt_of
 from mog_assets.replies import VERSION, Unparsable, agreed, decode, said, shown, worded
 from mog_assets.resources.chat import Form, Message
-from mog_assets.synthesis.windows import BREADTHS, Extract
 
-_PACKAGE = "mog_assets.synthesis"
+_PACKAGE = "mog_assets.plugins.generated_questions"
 _PROMPTS = ("data", "question")
 # Places that an answer may rest on.
 _MOST_QUOTES = 4

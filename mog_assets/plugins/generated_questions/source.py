@@ -1,0 +1,52 @@
+"""The source `generated` of question sets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from mog_assets.plugins.generated_questions.settings import KEY, SOURCE
+from mog_assets.questions.sources import QuestionSource, ReadSet
+from mog_assets.registry import QUESTION_SOURCES
+
+if TYPE_CHECKING:
+    from mog_assets.questions.reading import QuestionReading
+    from mog_assets.questions.sets import Question
+
+_EXAMPLE = """\
+# Or let a language model (see `llm` below) write questions from your documents:
+# generation: {documents: 200, per_document: 3}
+# question_sets: {made: {source: generated, corpora: [CORPORA]}}
+"""
+
+
+def _read(asked: ReadSet) -> QuestionReading:
+    """Read questions made from the documents of some corpora."""
+    from mog_assets.questions.reading import QuestionReading
+    from mog_assets.questions.sets import load_questions
+    from mog_assets.questions.splits import divided
+
+    questions: list[Question] = []
+    for corpus in asked.settings.corpora:
+        stored = asked.work.input(KEY, corpus)
+        for name in stored.names("bucket"):
+            questions += load_questions(stored.path(name))
+    reading = QuestionReading(divided(questions, asked.parts))
+    reading.divided = len(reading.questions)
+    reading.splits = Counter(question.split for question in reading.questions)
+    reading.reports = [
+        {
+            "place": "",
+            "id": q.id,
+            "level": q.level,
+            "found": "offsets",
+            "places": len(q.evidence),
+            "score": 1.0,
+            "not found": "",
+        }
+        for q in reading.questions
+    ]
+    return reading
+
+
+QUESTION_SOURCES.register(SOURCE, QuestionSource(_read, origin="generated", assets=(KEY,), example=_EXAMPLE))

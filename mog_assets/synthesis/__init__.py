@@ -1,1 +1,0 @@
-"""Questions made from documents, by a language model or without one."""
