@@ -36,9 +36,8 @@ OBSERVERS: Registry[Any] = Registry("observer")
 # Functions and properties that an open project has beside its own.
 PROJECT_ATTRIBUTES: Registry[Any] = Registry("attribute of projects")
 CHUNKERS: Registry[Any] = Registry("chunker", "mog_assets.chunking.chunkers")
-# Readers of foreign data sets, each a command `mog import NAME`.
-_IMPORTERS = (f"mog_assets.questions.foreign_{name}" for name in ("judged", "squad"))
-IMPORTERS: Registry[Any] = Registry("importer", *_IMPORTERS)
+# Readers of foreign data sets, each a command `mog import NAME`, which the plugin `datasets` has.
+IMPORTERS: Registry[Any] = Registry("importer")
 QUESTION_SOURCES: Registry[Any] = Registry("source of questions", "mog_assets.questions.sources")
 _SOURCES = ("object_stores", "pushed")
 SOURCES: Registry[Any] = Registry("source", *(f"mog_assets.corpus.{kind}" for kind in _SOURCES))

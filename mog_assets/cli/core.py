@@ -7,7 +7,6 @@ from mog_assets.cli import (
     build,
     doctor,
     documents,
-    import_,
     measure,
     permissions,
     project,
@@ -20,7 +19,6 @@ from mog_assets.cli import (
 
 for command in (
     project.init,
-    import_.import_,
     doctor.doctor,
     build.run,
     build.plan,

@@ -27,6 +27,7 @@ from mog_assets.cli.found_questions import (
     unnamed_questions,
 )
 from mog_assets.config.editing import Entry, block, scalar
+from mog_assets.registry import COMMANDS, QUESTION_SOURCES
 from mog_assets.resources.encoder_settings import encoders_of_languages
 from mog_assets.resources.errors import ConfigError, MogError
 
@@ -50,7 +51,7 @@ _QUESTIONS = """
 # Your questions: .csv, .tsv, .parquet or .jsonl files. A question has what you know of its answer: `quote` (the words
 # of a document that answer it), `docs` (relevant documents) or `answer`. Quotes and documents measure methods and train
 # rankings; an answer alone only trains. Questions without a split are divided by document: half train, half measure.
-# `train` and `test` name splits of the file; no split may be in both. `mog import` adds BEIR, TREC and SQuAD data sets.
+# `train` and `test` name splits of the file; no split may be in both.IMPORT
 """
 
 _NO_QUESTIONS = """\
@@ -165,10 +166,9 @@ def written(corpora: Sequence[CorpusFiles], questions: Sequence[Questions], base
     parts = [_TOP]
     for corpus in corpora:
         parts.append(block(corpus.name, corpus_entry(corpus, base)))
-    parts.append(_QUESTIONS)
+    imports = " `mog import` adds BEIR, TREC and SQuAD data sets." if "import" in COMMANDS else ""
+    parts.append(_QUESTIONS.replace("IMPORT", imports))
     if not questions:
-        from mog_assets.registry import QUESTION_SOURCES
-
         text = _NO_QUESTIONS + "".join(source.example for source in QUESTION_SOURCES.values())
         parts.append(text.replace("CORPORA", ", ".join(scalar(corpus.name) for corpus in corpora)))
     else:

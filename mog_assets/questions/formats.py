@@ -17,6 +17,7 @@ from mog_assets.corpus.tables import Row, Wrong, read_rows
 from mog_assets.questions.columns import Columns, check_fields, match_columns
 from mog_assets.questions.rows import Joined, made_id
 from mog_assets.questions.streams import lines_of, unpacked
+from mog_assets.registry import IMPORTERS
 from mog_assets.resources.errors import MogError
 
 # Bytes of a line or of a row of Parquet, characters of a row of another table.
@@ -90,6 +91,10 @@ def first_rows(path: Path, most: int) -> list[dict[str, Any]]:
         return [row.values for row in islice(rows, most) if isinstance(row, Row)]
 
 
+def _remedy(importer: str, path: Path, before: str) -> str:
+    return f"{before}`mog import {importer} {path}` reads it" if importer in IMPORTERS else ""
+
+
 def _checked(path: Path) -> str:
     """The name of a file in lower case.
 
@@ -100,14 +105,12 @@ def _checked(path: Path) -> str:
     if path.is_dir():
         inside = {entry.name for entry in path.iterdir()}
         if inside & {"corpus.jsonl", "corpus.jsonl.gz", "queries.jsonl", "queries.jsonl.gz", "qrels"}:
-            raise MogError(
-                f"{path}: expected a file of questions, got a BEIR folder: `mog import beir {path}` reads it"
-            )
+            raise MogError(f"{path}: expected a file of questions, got a BEIR folder{_remedy('beir', path, ': ')}")
         raise MogError(f"{path}: expected a file of questions ({', '.join(SUFFIXES)}), got a folder")
     if name.endswith((".json", ".json.gz")):
         raise MogError(
-            f"{path}: expected one JSON object per line in a .jsonl file, got a .json file: if it is SQuAD's format, "
-            f"`mog import squad {path}` reads it"
+            f"{path}: expected one JSON object per line in a .jsonl file, got a .json file"
+            + _remedy("squad", path, ": if it is SQuAD's format, ")
         )
     if not name.endswith(SUFFIXES):
         raise MogError(f"{path}: expected a file that ends in {', '.join(SUFFIXES)}; save a spreadsheet as .csv")

@@ -1,8 +1,7 @@
 """A plugin with one value of each kind that can be added to mog-assets, registered where it is defined.
 
 `pip install` of this folder is all that is needed: mog-assets imports the module that `pyproject.toml` names as an entry
-point. A larger plugin would register modules (`registry.CHUNKERS.add_modules("shelf.chunkers")`), which are imported when
-they are needed.
+point. A larger plugin would register more modules, as this one does its importer, which are imported when they are needed.
 """
 
 import json
@@ -21,7 +20,6 @@ from mog_assets.corpus.formats import Format
 from mog_assets.corpus.marks import Parsed
 from mog_assets.corpus.sources import Source
 from mog_assets.evaluation.measures import Measure
-from mog_assets.questions.foreign import Importer
 from mog_assets.ranking.methods import searched
 from mog_assets.ranking.relations import FurtherExpert
 from mog_assets.ranking.reranking import reranking
@@ -121,32 +119,8 @@ def shelf(address):
     return json.loads(Path(address).read_text(encoding="utf-8"))
 
 
-class Shelf:
-    """A shelf as a data set: each book answers the question of its name."""
-
-    def __init__(self, path):
-        self.books, self.size = shelf(path), path.stat().st_size
-
-    def documents(self, advance):
-        """Yield where each document stands, and the document."""
-        for name, text in self.books.items():
-            yield name, {"id": name, "title": name, "text": text}
-
-    def questions(self, ids, corpus, notes):
-        """Yield questions with the documents that answer them."""
-        for name in self.books:
-            yield {"id": name, "question": f"What are {name}?", "split": "test", "docs": {name: 1}}
-
-
-registry.IMPORTERS.register(
-    "shelf",
-    Importer(
-        "Import a shelf.",
-        [click.Argument(["file"], type=click.Path(path_type=Path))],
-        named=lambda file: file.with_suffix(""),
-        open=lambda notes, file: Shelf(file),
-    ),
-)
+# Imported by `mog import`, which is a plugin itself: the others work without it.
+registry.IMPORTERS.add_modules(f"{__name__}.importer")
 registry.FORMATS.register(".rtl", Format(backwards))
 registry.SOURCES.register(
     "toy",

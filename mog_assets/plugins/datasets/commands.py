@@ -18,13 +18,13 @@ from mog_assets.cli.common import CONFIG_HELP, echo, guarded
 from mog_assets.cli.found_questions import Questions
 from mog_assets.cli.project import CorpusFiles, corpus_entry, name_of, questions_entry, write_configuration, written
 from mog_assets.config.editing import with_entry
-from mog_assets.registry import IMPORTERS
+from mog_assets.registry import COMMANDS, IMPORTERS
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.printable import printable
 from mog_assets.stopping import on_stop, stoppable
 
 if TYPE_CHECKING:
-    from mog_assets.questions.foreign import Dataset, ImportCounts, Importer, Notes
+    from mog_assets.plugins.datasets.foreign import Dataset, ImportCounts, Importer, Notes
 
 # Of gzip: packing takes no longer than the rest.
 _LEVEL = 5
@@ -144,7 +144,7 @@ def _import(importer: Importer, name: str | None, replace: bool, path: str | Non
 
 
 def _work(target: _Target, read: Callable[[Notes], Dataset]) -> None:
-    from mog_assets.questions.foreign import Notes
+    from mog_assets.plugins.datasets.foreign import Notes
     from mog_assets.resources import progress
     from mog_assets.resources.holding import sweep_halves
 
@@ -176,8 +176,8 @@ def _work(target: _Target, read: Callable[[Notes], Dataset]) -> None:
 
 def _write(target: _Target, data: Dataset, notes: Notes) -> ImportCounts:
     """Write the files of a data set; none is there before all are complete."""
-    from mog_assets.questions.foreign import write_documents, write_questions
-    from mog_assets.questions.foreign_judged import ids_of_corpus
+    from mog_assets.plugins.datasets.foreign import write_documents, write_questions
+    from mog_assets.plugins.datasets.judged import ids_of_corpus
     from mog_assets.resources.progress import followed, track
 
     ids: set[str] = set()
@@ -220,3 +220,6 @@ def _packed(path: Path) -> Iterator[BinaryIO]:
 def _expect(count: int, what: str, notes: Notes) -> None:
     if not count:
         raise MogError(f"expected at least one {what} that can be used, found none ({'; '.join(notes) or 'empty'})")
+
+
+COMMANDS.register("import", import_)
