@@ -54,7 +54,7 @@ class Folding:
 
 
 class _Characters(dict[int, str]):
-    """What each character is translated to, by code point; `str.translate` fills it."""
+    """Translate each character, by code point; `str.translate` fills it."""
 
     def __missing__(self, point: int) -> str:
         character, category = chr(point), unicodedata.category(chr(point))

@@ -25,7 +25,7 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Connections:
-    """What a server knows of its connections.
+    """Follow the connections of a server, and drop those that it has no place for.
 
     Attributes:
         arriving: Those without a complete request, the one that has waited longest first. It goes when places are
@@ -122,7 +122,7 @@ class Connection(H11Protocol):
         self._unread = self.loop.call_later(self.among.options.send_seconds, self.drop, "unread")
 
     def resume_writing(self) -> None:
-        """The caller reads."""
+        """Stop waiting: the caller reads."""
         super().resume_writing()
         _cancel(self._unread)
 
@@ -153,5 +153,5 @@ def _cancel(timer: asyncio.TimerHandle | None) -> None:
 
 
 def protocol(connections: Connections) -> type[Connection]:
-    """The protocol of these connections, for uvicorn, which makes one object of it a connection."""
+    """Return the protocol of these connections, for uvicorn, which makes one object of it a connection."""
     return type("Connection", (Connection,), {"among": connections})

@@ -101,7 +101,7 @@ class Guard:
                 del self._answered[address]
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes | None:
-        """The body; None if the caller went away.
+        """Receive the body; None if the caller went away.
 
         Raises:
             Problem: it is too large (413), takes too long (408), or too much arrives at the same time (503).
@@ -227,7 +227,7 @@ def _check_head(scope: Scope, headers: Headers) -> None:
 
 
 def _place(origin: str) -> str | None:
-    """Host and port of an origin; None if it is none."""
+    """Return host and port of an origin; None if it is none."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -235,7 +235,7 @@ def _place(origin: str) -> str | None:
 
 
 def _name(host: str) -> str:
-    """The name in a header `Host`, without its port."""
+    """Return the name in a header `Host`, without its port."""
     if host.startswith("["):
         return host.partition("]")[0].removeprefix("[").lower()
     return host.rpartition(":")[0].lower() if ":" in host else host.lower()

@@ -157,6 +157,8 @@ def test_a_byte_now_and_then_after_a_refusal_keeps_no_connection(served):
             return len(gone) == len(refused)
 
         until(drip)
+        assert len(gone) == len(refused) == 5
+        assert is_healthy(served)
 
 
 def test_requests_beyond_the_places_are_turned_away_and_health_is_not(start):
