@@ -56,7 +56,7 @@ class Manifest:
 
 
 def describe(manifest: Manifest) -> str:
-    """`chunks/level_1 of corpus niddk`, or `router_paper`."""
+    """`chunks/level_1 of corpus niddk`, or `scores`."""
     return label(manifest.asset, manifest.partition)
 
 

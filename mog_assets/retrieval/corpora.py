@@ -203,7 +203,7 @@ class Corpora:
             return self.kept[key]
 
     def statistics(self, key: str = "statistics") -> StoredStatistics:
-        """The statistics that weigh terms: those of the asset `statistics`, or `hop_statistics`."""
+        """The statistics that weigh terms: those of an asset, `statistics` by default."""
         if key not in self._statistics:
             self._statistics[key] = StoredStatistics(self.read(key, None).path, self.names)
         return self._statistics[key]
