@@ -92,7 +92,7 @@ class StoredStatistics:
         return {code: ([term for term, _ in own], np.array([n for _, n in own])) for code, own in ranked.items()}
 
     def of(self, kind: str) -> Statistics:
-        """The statistics of the texts of one kind, such as `level_1`, `title` or `hop_2`."""
+        """The statistics of the texts of one kind, such as `level_1` or `title`."""
         texts, tokens = self._totals[kind]
         return Statistics(texts, tokens / max(texts, 1), Together(self._tables, kind))
 
