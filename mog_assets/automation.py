@@ -17,18 +17,17 @@ import dagster as dg
 from mog_assets.config import Settings
 from mog_assets.config import file as settings_file
 from mog_assets.config import load as load_settings
-from mog_assets.corpus.assets import SOURCES
+from mog_assets.demand import places
 from mog_assets.materialising import Materialised, materialise
 from mog_assets.names import Names
 from mog_assets.plan import REGISTRY, graph, needed
-from mog_assets.recipe import FORCE, Recipe
+from mog_assets.recipe import FORCE, SOURCES, Recipe
 from mog_assets.records import hold, sleep_in_claims
 from mog_assets.resources import extras, tracing
 from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.snapshot import keeping
 from mog_assets.resources.store import digest, label
 from mog_assets.sensors import Host, automation_sensor, corpora_sensor, evaluated, nightly, sweep
-from mog_assets.serving.generations import places
-from mog_assets.serving.snapshot import keeping
 from mog_assets.tools import Tools
 
 EXECUTOR_VARIABLE = "MOG_EXECUTOR"

@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from mog_assets.answering import assets as answering_assets
-from mog_assets.answering.notation import combinations
-from mog_assets.chunking import assets as chunking_assets
 from mog_assets.config import Settings
-from mog_assets.corpus import assets as corpus_assets
-from mog_assets.evaluation import assets as evaluation_assets
+from mog_assets.demand import ELSEWHERE, demand
 from mog_assets.materialising import Find, is_fresh, state
-from mog_assets.mentions import assets as mentions_assets
-from mog_assets.questions import assets as questions_assets
-from mog_assets.ranking import assets as ranking_assets
 from mog_assets.recipe import Recipe
 from mog_assets.registry import RECIPES
 from mog_assets.resources.errors import MogError
-from mog_assets.retrieval import assets as retrieval_assets
-from mog_assets.retrieval.methods import AUTO, by_words, named_methods, needs, parse
 from mog_assets.tools import Tools
 
 REGISTRY = "corpus_registry"
 
-_STAGES = (
-    corpus_assets,
-    questions_assets,
-    chunking_assets,
-    retrieval_assets,
-    mentions_assets,
-    ranking_assets,
-    answering_assets,
-    evaluation_assets,
+# Modules of the core with recipes, in order.
+STAGES = tuple(
+    f"mog_assets.{stage}.assets"
+    for stage in ("corpus", "questions", "chunking", "retrieval", "mentions", "ranking", "answering", "evaluation")
 )
 
 
@@ -43,23 +30,20 @@ def graph(settings: Settings) -> dict[str, Recipe]:
     What no configured method and no result needs is built on demand. What searches by words need is built first, then
     what every search needs.
     """
-    stages = [*(stage.recipes for stage in _STAGES), *RECIPES.values()]
+    stages = [*(importlib.import_module(stage).recipes for stage in STAGES), *RECIPES.values()]
     recipes = _ordered({recipe.key: recipe for recipes_of in stages for recipe in recipes_of(settings)})
-    every_search = needs([parse(AUTO, settings)], settings)
-    named = named_methods(settings)
-    if settings.answering.methods:
-        named += [how.retrieval for how in combinations(settings) if how.retrieval is not None]
+    read = demand(settings)
     results = [recipe.key for recipe in recipes.values() if recipe.is_result]
-    wanted = needed(recipes, [*results, *every_search.keys, *needs(named, settings).keys])
+    wanted = needed(recipes, [*results, *read.search.keys, *read.methods.keys])
     # Searches of open projects map the vectors, and use the models of before until there are new ones.
     first = needed(
         recipes,
         [
-            *(key for key in every_search.per_corpus if not key.startswith("collections/")),
-            *(key for key in every_search.shared if "candidates" not in needed(recipes, [key])),
+            *(key for key in read.search.per_corpus if not key.startswith(ELSEWHERE)),
+            *(key for key in read.search.shared if "candidates" not in needed(recipes, [key])),
         ],
     )
-    words = needed(recipes, needs([by_words(settings)], settings).keys)
+    words = needed(recipes, read.words.keys)
     return {
         key: replace(
             recipe,

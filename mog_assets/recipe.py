@@ -25,6 +25,8 @@ from mog_assets.tools import Tools
 # Tag of a run that builds repeatable assets even if they are up to date: their keys separated by commas, or `true`
 # for all of them.
 FORCE = "mog/force"
+SOURCES = "sources"
+"""The external asset that stands for the files of the corpora."""
 # Maximum characters of a cell in a table shown with an artefact.
 _WIDEST = 160
 

@@ -55,7 +55,9 @@ LIMITS: Registry[Any] = Registry("limit of methods")
 # Names for filters that documents have through their chunks.
 FIELDS: Registry[Any] = Registry("field of filters")
 MEASURES: Registry[Any] = Registry("measure", "mog_assets.evaluation.measures")
-# Recipes of assets, given the settings; those of the core are in `plan`.
+# Functions of the settings: the assets that a room reads (`demand.Demand`).
+DEMANDS: Registry[Any] = Registry("demand", "mog_assets.ranking.demand", "mog_assets.answering.demand")
+# Recipes of assets, given the settings, after those of the core (`plan.STAGES`).
 RECIPES: Registry[Any] = Registry("stage")
 EXPERIMENTS: Registry[Any] = Registry("experiment")
 # Readers of answers.

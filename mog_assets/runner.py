@@ -15,6 +15,7 @@ import dagster as dg
 
 from mog_assets.automation import build
 from mog_assets.config import Settings, check_corpora
+from mog_assets.demand import demand, places
 from mog_assets.plan import REGISTRY, default, graph, in_order, needed, phases, stale, waits
 from mog_assets.recipe import FORCE, Recipe
 from mog_assets.records import cancel, end_killed, holding, opened_instance, readable_errors, sleep_in_claims
@@ -22,11 +23,9 @@ from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.files import make_home
 from mog_assets.resources.holding import sweep_orphans
 from mog_assets.resources.progress import duration, note, tell
+from mog_assets.resources.snapshot import settle
 from mog_assets.resources.store import file_digest, label
 from mog_assets.resources.writing import atomic
-from mog_assets.retrieval.methods import by_words
-from mog_assets.serving.generations import places
-from mog_assets.serving.snapshot import settle
 from mog_assets.stopping import on_stop
 from mog_assets.tools import Tools
 
@@ -180,7 +179,7 @@ def run(
                 done = _execute(definitions, opened, tools, due, corpus, report, tags) if due else set()
                 undone |= {(key, corpus) for key in planned if key not in done}
                 if first_vectors and "statistics" in done:
-                    note(f'Words can be searched from now on: mog retrieve --method {by_words(settings).name} "…"')
+                    note(f'Words can be searched from now on: mog retrieve --method {demand(settings).by_words} "…"')
     return report
 
 

@@ -120,10 +120,10 @@ def serve(path: str | None, host: str, port: int, live: bool, log_format: str, *
 
 def _wait_for_words(settings: Settings) -> None:
     """Wait until a first run has made what is needed to search words, and say so."""
+    from mog_assets.demand import demand, places_of
     from mog_assets.resources.store import Store, label
-    from mog_assets.serving.generations import words_of
 
-    store, needed, said = Store(settings.home), words_of(settings, list(settings.corpora)), False
+    store, needed, said = Store(settings.home), places_of(list(settings.corpora), demand(settings).words), False
     while missing := [label(*place) for place in needed if store.find(*place) is None]:
         if not said:
             said = True

@@ -33,14 +33,12 @@ from mog_assets.corpus.memory import load_memory
 from mog_assets.corpus.reading import Reading, read_corpus
 from mog_assets.corpus.sources import forgotten, listed, synchronised
 from mog_assets.corpus.worker import Limits
-from mog_assets.recipe import Recipe, Work
+from mog_assets.recipe import SOURCES, Recipe, Work
 from mog_assets.resources.printable import printable
 from mog_assets.resources.store import Store, digest
 from mog_assets.text.languages import AUTO, detected, name_of
 
 GROUP = "corpus"
-SOURCES = "sources"
-"""The external asset that stands for the files of the corpora."""
 # The result of reading also depends on these.
 _PACKAGES = (
     "beautifulsoup4",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from mog_assets.config import Settings
+from mog_assets.demand import Needs
 from mog_assets.ranking import models, trainers
 from mog_assets.ranking.blend import Blend, Reranked
 from mog_assets.ranking.rankings import RERANKED, Ranking, models_of, ranked_by, rereads, trained_by_default
 from mog_assets.ranking.retrieve import Groups, Retrieval
 from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.retrieval.levels import level_passages
-from mog_assets.retrieval.methods import AUTO, GROUPS, METHODS, RETRIEVERS, Kind, Method, Needs, needs, parse
+from mog_assets.retrieval.methods import AUTO, GROUPS, METHODS, RETRIEVERS, Kind, Method, needs, parse
 from mog_assets.retrieval.passages import DEPTH, Passages
 
 

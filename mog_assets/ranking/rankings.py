@@ -15,6 +15,7 @@ import numpy as np
 from mog_assets.arrays import mixed, places
 from mog_assets.config import Settings
 from mog_assets.config.budget import Budget
+from mog_assets.demand import Needs
 from mog_assets.lazy import cached_property
 from mog_assets.mentions.edges import Mentions
 from mog_assets.ranking import models, multihop
@@ -34,7 +35,7 @@ from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.sources import EXHAUSTIVE, source_of
 from mog_assets.resources import tracing
 from mog_assets.resources.store import Artefact
-from mog_assets.retrieval.methods import METHODS, Kind, Method, Needs, named_methods
+from mog_assets.retrieval.methods import METHODS, Kind, Method, named_methods
 from mog_assets.retrieval.passages import Passages
 from mog_assets.retrieval.postings import Words
 from mog_assets.retrieval.vocabulary import TERMS, known_share, known_shares

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from mog_assets import registry
 from mog_assets.config import RetrieverName, Settings
+from mog_assets.demand import Needs
 from mog_assets.registry import Registry
 from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.passages import Passages
@@ -24,23 +25,6 @@ _PATTERN = re.compile(
 )
 # The method that the asset `method` names.
 AUTO = "auto"
-
-
-@dataclass(frozen=True)
-class Needs:
-    """Keys of the assets that methods read: partitioned ones and unpartitioned ones."""
-
-    per_corpus: tuple[str, ...] = ()
-    shared: tuple[str, ...] = ()
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """All keys."""
-        return (*self.per_corpus, *self.shared)
-
-    def __or__(self, other: Needs) -> Needs:
-        keys = ((*self.per_corpus, *other.per_corpus), (*self.shared, *other.shared))
-        return Needs(*(tuple(dict.fromkeys(part)) for part in keys))
 
 
 Weights = Callable[[Any, "Method", bool], list[dict[str, float] | None]]

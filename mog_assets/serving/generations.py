@@ -12,19 +12,17 @@ from functools import partial
 from threading import Event, RLock, Thread
 from typing import Any
 
-from mog_assets.answering.notation import combinations
-from mog_assets.config import Settings
-from mog_assets.ranking.rankings import models_of
+from mog_assets.demand import demand, places, places_of
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.resources import tracing
 from mog_assets.resources.errors import MissingArtefact, MogError
+from mog_assets.resources.snapshot import Place, Snapshot, SnapshotUnsettled, is_torn, read_matching, stamps, take
 from mog_assets.resources.store import label
 from mog_assets.retrieval.corpora import Read
-from mog_assets.retrieval.methods import AUTO, all_methods, by_words, needs, parse
-from mog_assets.retrieval.where import FIELDS, Fields
+from mog_assets.retrieval.methods import by_words
+from mog_assets.retrieval.where import Fields
 from mog_assets.serving import reading
 from mog_assets.serving.permissions import Seen
-from mog_assets.serving.snapshot import Place, Snapshot, SnapshotUnsettled, is_torn, read_matching, stamps, take
 from mog_assets.tools import Tools
 
 _log = logging.getLogger(__name__)
@@ -36,8 +34,6 @@ _PATIENCE = 30.0
 _PAUSES = (5.0, 600.0)
 # Seconds that new artefacts may not belong together before the log says so: a run replaces them one after the other.
 _UNSETTLED = 300.0
-# All vectors that are searched are mapped; collections are for whoever asks the vector store.
-ELSEWHERE = "collections/"
 
 
 @dataclass
@@ -78,7 +74,7 @@ class Generations:
         self.trouble = ""
         self._tools, self.names, self._keep = tools, names, keep
         self._required, self._others = places(tools.settings, names)
-        self.words, self._follows = words_of(tools.settings, names), refresh is not None
+        self.words, self._follows = places_of(names, demand(tools.settings).words), refresh is not None
         self._alone, self._ended = RLock(), Event()
         self._current = self._opened() if keep else None
         self._follower: Thread | None = None
@@ -245,30 +241,6 @@ class Generations:
                 if fresh.retrieval.until is None:
                     self.trouble = ""
             since = None
-
-
-def places(settings: Settings, names: Sequence[str]) -> tuple[list[Place], list[Place]]:
-    """What questions need of some corpora in any case, and what else they may ask for."""
-    ways = [how.retrieval for how in combinations(settings) if how.retrieval is not None]
-    methods = [*all_methods(settings), *ways]
-    optional = [method for method in methods if method.kind != AUTO and not method.evaluation_only]
-    auto, all_of_them = needs([parse(AUTO, settings)], settings), needs(optional, settings)
-    models = models_of(settings).values() if settings.trains else []
-    required = [*_of(names, auto.per_corpus), ("method", None)]
-    shared = dict.fromkeys((*models, *all_of_them.shared))
-    per_corpus = dict.fromkeys((*all_of_them.per_corpus, *(field.asset for field in FIELDS.values())))
-    others = [*_of(names, list(per_corpus)), *((key, None) for key in shared)]
-    return required, [place for place in others if place not in required]
-
-
-def words_of(settings: Settings, names: Sequence[str]) -> list[Place]:
-    """What questions need of some corpora to be answered by words alone."""
-    needed = needs([by_words(settings)], settings)
-    return [*_of(names, needed.per_corpus), *((key, None) for key in needed.shared)]
-
-
-def _of(names: Sequence[str], keys: Sequence[str]) -> list[Place]:
-    return [(key, name) for name in names for key in keys if not key.startswith(ELSEWHERE)]
 
 
 def _of_corpora(snapshot: Snapshot) -> dict[Place, Any]:

@@ -20,6 +20,7 @@ from mog_assets.answering.rows import AnswerRow
 from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.config import Settings
 from mog_assets.corpus import pushed
+from mog_assets.demand import ELSEWHERE
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.sources import source_name
@@ -41,7 +42,7 @@ from mog_assets.retrieval.methods import (
 from mog_assets.retrieval.phrases import phrases, quoted
 from mog_assets.retrieval.where import Where
 from mog_assets.serving import reading
-from mog_assets.serving.generations import ELSEWHERE, Generation, Generations
+from mog_assets.serving.generations import Generation, Generations
 from mog_assets.serving.observers import opened_observers
 from mog_assets.serving.permissions import ALL, EVERYTHING, Permissions, Principal, Sight
 from mog_assets.serving.results import Answer, CorpusInfo, Document, Passage, Retrieved

@@ -15,12 +15,12 @@ from shared import ROOT, copy_folder
 
 import mog_assets
 from mog_assets import plan
+from mog_assets.demand import places
 from mog_assets.materialising import materialise
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotFound
+from mog_assets.resources.snapshot import settle
 from mog_assets.resources.store import Store
 from mog_assets.serving import generations
-from mog_assets.serving.generations import places
-from mog_assets.serving.snapshot import settle
 from mog_assets.tools import Tools
 
 QUESTION = "How deep are potatoes planted?"

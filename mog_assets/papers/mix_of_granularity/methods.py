@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mog_assets.config import Settings
+from mog_assets.demand import Needs
 from mog_assets.papers.mix_of_granularity.families import families
 from mog_assets.papers.mix_of_granularity.ranker import (
     ROUTERS,
@@ -16,7 +17,7 @@ from mog_assets.papers.mix_of_granularity.ranker import (
 from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.ranking.methods import levels, searched
 from mog_assets.ranking.retrieve import Groups, Retrieval
-from mog_assets.retrieval.methods import GROUPS, METHODS, RETRIEVERS, Kind, Method, Needs
+from mog_assets.retrieval.methods import GROUPS, METHODS, RETRIEVERS, Kind, Method
 from mog_assets.retrieval.passages import Passages
 
 

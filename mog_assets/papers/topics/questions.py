@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.demand import Needs
 from mog_assets.papers.topics.assign import read_topics
 from mog_assets.papers.topics.model import OUTLIER, TopicModel, open_model
 from mog_assets.ranking.retrieve import Groups, Retrieval
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import LIMITS, Limit, Needs
+from mog_assets.retrieval.methods import LIMITS, Limit
 
 
 @dataclass(frozen=True)

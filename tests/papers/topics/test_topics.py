@@ -31,11 +31,11 @@ from mog_assets.resources import qdrant_embedded as qdrant
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MissingArtefact, MogError
+from mog_assets.resources.snapshot import read_matching
 from mog_assets.retrieval import assets as retrieval_assets
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.vectors import vector_buckets
 from mog_assets.retrieval.where import Fields
-from mog_assets.serving.snapshot import read_matching
 from mog_assets.tools import Tools
 
 pytestmark = pytest.mark.full
