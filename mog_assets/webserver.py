@@ -1,6 +1,7 @@
 """What `dagster dev` starts, with a guard in front of the web server: the one port of all that is open.
 
-The code server is reached by a socket file. Run it as `python -m mog_assets.webserver DESCRIPTOR HOST URL [WORKSPACE]`.
+The code server is reached by a socket file. Run it as
+`python -m mog_assets.webserver DESCRIPTOR HOST URL [WORKSPACE]`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A name is `[retriever:]kind[-number][+limit]`, e.g. `fused`, `fixed-2`, `hybrid:fixed-3`; without a retriever, the
 configured one is used. Kinds are registered: rankings of pieces, fixed levels and controls in
-`mog_assets.ranking.methods`, those of the papers in their rooms. So are limits. `dense-2` stands for `dense:fixed-2`.
+`mog_assets.ranking.methods`, those of the papers in their rooms. So are limits. `dense-2` stands for
+`dense:fixed-2`.
 """
 
 from __future__ import annotations
