@@ -21,10 +21,11 @@ from reader import measured_questions
 from mog_assets import config, markdown
 from mog_assets.answering.ask import reader
 from mog_assets.answering.neural import Neural
-from mog_assets.answering.preflight import THRESHOLD, TOP, another, overlap
 from mog_assets.answering.retrieve import PASSAGES, texts
 from mog_assets.answering.roles import AnswerRequest, Passage, Roles, Usage
 from mog_assets.papers.briefcontext.answerer import BRIEF_K, PARTITIONS, split
+from mog_assets.papers.briefcontext.preflight import THRESHOLD, TOP, another, overlap
+from mog_assets.papers.briefcontext.roles import EXTRACT, REDUCE
 from mog_assets.plugins.reader_training.lessons import answers
 from mog_assets.questions.marks import f1
 from mog_assets.questions.sets import Question
@@ -43,11 +44,11 @@ def map_reduced(roles: Roles, asked: AnswerRequest, passages: Sequence[Passage])
     """Answer and cost of map-reduce."""
     used, extractions = Usage(), []
     for part in split(passages, PARTITIONS):
-        reply = roles.extract(asked, part)
+        reply = roles.play(EXTRACT, asked, part)
         used += reply.usage
         if reply.value:
             extractions.append(reply.value)
-    last = roles.reduce(asked, extractions)
+    last = roles.play(REDUCE, asked, extractions)
     return last.value or "", used + last.usage
 
 

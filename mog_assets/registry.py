@@ -62,4 +62,6 @@ RECIPES: Registry[Any] = Registry("stage")
 EXPERIMENTS: Registry[Any] = Registry("experiment")
 # Readers of answers.
 ANSWER_READERS: Registry[Any] = Registry("reader of answers", "mog_assets.answering.readers")
+# Measures of answers beside those of the core.
+ANSWER_MEASURES: Registry[Any] = Registry("measure of answers")
 WAYS: Registry[Any] = Registry("way of answering", "mog_assets.answering.answerers")

@@ -239,6 +239,39 @@ def chromium():
         yield browser
 
 
+@pytest.fixture(scope="session")
+def embedded(tmp_path_factory):
+    """The extractive reader with the encoder that comes with mog."""
+    from mog_assets.answering.extractive import Extractive
+    from mog_assets.resources.encoder import Encoder
+    from mog_assets.resources.encoder_settings import EMBEDDED, EncoderSettings
+
+    encoder = Encoder(EncoderSettings(dtype="float32"), tmp_path_factory.mktemp("vectors"))
+    return Extractive(encoder.encode, EMBEDDED)
+
+
+@pytest.fixture(params=["words", "embedded"])
+def extractive(request):
+    """The extractive reader with each of two encoders."""
+    from readers import by_words
+
+    from mog_assets.answering.extractive import Extractive
+
+    return Extractive(by_words, "words") if request.param == "words" else request.getfixturevalue("embedded")
+
+
+@pytest.fixture(scope="session")
+def neural():
+    """The neural reader that comes with the package, without vectors."""
+    from mog_assets.answering.neural import Neural
+    from mog_assets.reader.model import shipped
+
+    def refuse(texts):
+        raise AssertionError("an open question needs no vectors")
+
+    return Neural(refuse, "e", network=shipped())
+
+
 @pytest.fixture
 def start_dagster(tmp_path):
     """Starts `dagster dev` on the repository's workspace; gives URL, process and log. It ends with all it started."""

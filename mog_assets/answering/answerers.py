@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from mog_assets import registry
-from mog_assets.answering.preflight import Rerank, by_bm25
-from mog_assets.answering.roles import AnswerRequest, AnswerSpan, Passage, Reply, Roles, Usage
+from mog_assets.answering.roles import AnswerRequest, AnswerSpan, Passage, Reply, Role, Roles, Usage
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.registry import Registry
 from mog_assets.retrieval.methods import ungrouped
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mog_assets.answering.extractive import Encode
+    from mog_assets.questions.sets import Question
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -73,13 +78,15 @@ class Means:
         roles: The reader.
         retrieve: The retrieval.
         each: Runs the calls of a round.
-        rerank: A second ranking of passages, of another kind than the retrieval.
+        retriever: What finds the passages, `bm25` or another; None if several do.
+        encode: Texts to vectors; None if nothing is retrieved.
     """
 
     roles: Roles
     retrieve: Retrieve
     each: Each = serial
-    rerank: Rerank = by_bm25
+    retriever: str | None = None
+    encode: Encode | None = None
 
 
 @dataclass
@@ -166,6 +173,23 @@ def _as_they_are(details: Mapping[str, Any], rounds: list[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
+class AnswerTable:
+    """A table of answers, shown with their marks.
+
+    Attributes:
+        name: Its key in the artefact of marks.
+        title: Its heading.
+        note: What it shows, as a sentence.
+        rows: Gives the rows, given the table of the asset `answers` and the questions by question set.
+    """
+
+    name: str
+    title: str
+    note: str
+    rows: Callable[[pd.DataFrame, Mapping[str, Sequence[Question]]], list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
 class Way:
     """A way of answering.
 
@@ -175,20 +199,30 @@ class Way:
         retrieves: Whether it reads passages.
         once: Whether its first answer is its last, which can be shown while it is written.
         version: Raised when it gives other answers to the same.
+        roles: What it asks readers for beside answers.
         details: Fields that its rows have beside those of `AnswerRow`, with their values in rows of other ways.
         tell: Tells people how an answer was found: lines, given the fields of its row and a line for each round.
+        table: Shows something else of its answers.
     """
 
     answer: Callable[..., list[AnswerRow]]
     retrieves: bool = True
     once: bool = False
     version: str = "1"
+    roles: Sequence[Role[Any]] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     tell: Callable[[Mapping[str, Any], list[str]], list[str]] = _as_they_are
+    table: AnswerTable | None = None
 
 
 WAYS: Registry[Way] = registry.WAYS
 """Ways of answering by the names used in notation, settings and scores."""
+
+
+def answer_tables() -> list[AnswerTable]:
+    """Return the tables of all ways."""
+    return [way.table for way in WAYS.values() if way.table]
+
 
 WAYS.register("cot", Way(cot, retrieves=False, once=True))
 WAYS.register("one-step", Way(one_step, once=True))

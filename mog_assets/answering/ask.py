@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from mog_assets.answering import conversation
 from mog_assets.answering.answerers import ONE_STEP_K, WAYS, Each, Means, Retrieve, RetrievedPassages, serial
 from mog_assets.answering.notation import Combination
-from mog_assets.answering.preflight import another
 from mog_assets.answering.prompted import Prompted
 from mog_assets.answering.readers import ANSWER_READERS
 from mog_assets.answering.retrieve import given, retrieve_by, texts
@@ -102,7 +101,7 @@ def answer(
         roles = replace(roles, heard=lambda text: heard("token", {"text": text}))
     means = Means(traced(roles), retrieve, side_by_side(tools))
     if how.retrieval is not None:
-        means = replace(means, rerank=another(retrieval.resolved(how.retrieval).retriever, tools.encoder.encode))
+        means = replace(means, retriever=retrieval.resolved(how.retrieval).retriever, encode=tools.encoder.encode)
     return WAYS[how.way].answer(requests, means if tell is None else watched(means, tell), **options)
 
 

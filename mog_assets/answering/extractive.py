@@ -1,4 +1,4 @@
-"""The extractive reader: every role by classical retrieval and similarity, with no weights except the encoder's.
+"""The extractive reader: answers and marks by classical retrieval and similarity, with no weights except the encoder's.
 
 It is deterministic and uses only the passages. Its answers are a baseline; each rule is stated where it is applied.
 """
@@ -7,47 +7,35 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from scipy import sparse
 
-from mog_assets.answering.preflight import Encode, bm25_scores
-from mog_assets.answering.roles import (
-    NOTHING,
-    AnswerRequest,
-    Judgement,
-    Passage,
-    Reply,
-    Route,
-    Support,
-    Usage,
-    Usefulness,
-)
+from mog_assets.answering.roles import AnswerRequest, Judgement, Passage, Reply, Role, Usage
 from mog_assets.chunking.sentences import sentence_ends
+from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.text.languages import of_texts
 from mog_assets.text.terms import terms_of
 
 T = TypeVar("T")
 
+Encode = Callable[[Sequence[str]], np.ndarray]
+
 # Increased when a rule below changes.
 VERSION = "4"
 # Number of sentences that are encoded: the best by BM25, so that long passages cost as much as short ones.
 SENTENCES = 24
+# BM25, see `config.Bm25Settings`.
+K1, B = 1.5, 0.75
 # Number of sentences that decide a yes/no question.
 VOTERS = 8
 # Share of the votes, with half a vote for yes added, from which the answer is no. This, the number of voters and the
 # square of the cosine were chosen on the 500 training questions of PubMedQA with their own abstracts: accuracy there,
 # in sample, is .574; always "yes" has .552 (McNemar p = .25: within noise).
 DENIED = 0.4
-# Cosines of all-MiniLM-L6-v2: above for a question and a sentence that answers it, below .2 for a random pair.
-RELEVANT = 0.35
-USEFUL = 0.2
-# Share of the words of an open answer that the documents must contain.
-SUPPORTED = 0.6
-NEW_TERMS = 5
 
 _WORD = re.compile(r"\w[\w'-]*\w|\w")
 _NO = re.compile(
@@ -64,11 +52,6 @@ _YES = re.compile(
 )
 # For these words, a finding of no difference means yes.
 _SAMENESS = re.compile(r"\b(?:similar|same|equal\w*|equivalent|comparable|safe\w*|as \w+ as)\b", re.IGNORECASE)
-_CLAUSE = re.compile(r"(?<=\w )(?:who|whom|whose|which|that|where|when)\b", re.IGNORECASE)
-_OF_THE = re.compile(r"\b(?:of|by|in|from) (?:the|an?) \w+", re.IGNORECASE)
-_BOTH = re.compile(
-    r"\b(?:both|compared? (?:to|with)|difference between|earlier|older|larger|same .* as)\b", re.IGNORECASE
-)
 
 
 @dataclass(frozen=True)
@@ -110,94 +93,13 @@ class Extractive:
         answer in published question sets. Open: the sentence with the highest cosine plus share of the question's
         terms; without sentences, there is no answer.
         """
-        return self._reply(
-            [*read_of(request), *_texts(passages), *thoughts], lambda: self._answer(request, passages, thoughts)
+        return self.reply(
+            [*read_of(request), *texts_of(passages), *thoughts], lambda: self._answer(request, passages, thoughts)
         )
 
-    def think(
-        self, request: AnswerRequest, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()
-    ) -> Reply[str]:
-        """The sentence of the passages that is closest to the query and not a thought already."""
-
-        def best() -> str:
-            sentences = self._sentences(query, _texts(passages))
-            for i in np.argsort(-self._cosines(query, sentences), kind="stable"):
-                if sentences.texts[i] not in thoughts:
-                    return sentences.texts[i]
-            raise Nothing("no sentence that is not a thought already")
-
-        return self._reply([*read_of(request), query, *_texts(passages), *thoughts], best)
-
-    def extract(self, request: AnswerRequest, passages: Sequence[Passage]) -> Reply[str]:
-        """Sentences, one per line, whose cosine with the question (and one of its options) is at least `RELEVANT`."""
-
-        def relevant() -> str:
-            sentences = self._sentences(_query(request), _texts(passages))
-            if not sentences.texts:
-                return ""
-            cosines = np.max([self._cosines(text, sentences) for text in _statements(request)], axis=0)
-            return "\n".join(text for text, cosine in zip(sentences.texts, cosines, strict=True) if cosine >= RELEVANT)
-
-        return self._reply([*read_of(request), *_texts(passages)], relevant, NOTHING)
-
-    def reduce(self, request: AnswerRequest, extractions: Sequence[str]) -> Reply[str]:
-        """As `answer`, from the sentences of the extractions."""
-        return self._reply([*read_of(request), *extractions], lambda: self._answer(request, (), extractions))
-
-    def grade_usefulness(self, request: AnswerRequest, answer: str) -> Reply[Usefulness]:
-        """Useful if the answer's cosine with the question is at least `USEFUL`; an option of yes/no/maybe always is."""
-
-        def grade() -> Usefulness:
-            if request.kind == "yesno":
-                return "useful" if answer in request.options else "not_useful"
-            question, said = self._vectors([request.question, request.spelled(answer)])
-            return "useful" if float(question @ said) >= USEFUL else "not_useful"
-
-        return self._reply([*read_of(request), answer], grade)
-
-    def grade_support(self, request: AnswerRequest, passages: Sequence[Passage], answer: str) -> Reply[Support]:
-        """Supported if the documents contain the share `SUPPORTED` of the answer's terms.
-
-        For a yes/no question, supported if a sentence has a cosine of at least `RELEVANT` with the question.
-        """
-
-        def grade() -> Support:
-            sentences = self._sentences(f"{request.question} {request.spelled(answer)}", _texts(passages))
-            if not sentences.texts:
-                return "unsupported"
-            if request.kind == "yesno":
-                return "supported" if self._cosines(request.question, sentences).max() >= RELEVANT else "unsupported"
-            terms_there = set[str]().union(*map(set, terms_of(_texts(passages), sentences.language)))
-            terms = _terms(request.spelled(answer), sentences.language)
-            return "supported" if _share(terms, terms_there) >= SUPPORTED else "unsupported"
-
-        return self._reply([*read_of(request), *_texts(passages), answer], grade)
-
-    def rewrite(self, request: AnswerRequest, query: str, answer: str, thoughts: Sequence[str]) -> Reply[str]:
-        """Pseudo-relevance feedback (Rocchio, unweighted): the query and frequent new terms of answer and thoughts.
-
-        Adds at most `NEW_TERMS` words that the query does not have in any form, the most frequent first, then in order
-        of occurrence.
-        """
-
-        def expanded() -> str:
-            texts = (request.spelled(answer), *thoughts)
-            language = of_texts(texts)
-            words = [word for text in texts for word in _content(text)]
-            rows = terms_of(words, language)
-            stems = [row[0] if row and word.isalnum() else "" for word, row in zip(words, rows, strict=True)]
-            terms_known = _terms(query, language) | {""}
-            first: dict[str, str] = {}
-            for stem, word in zip(stems, words, strict=True):
-                if stem not in terms_known:
-                    first.setdefault(stem, word)
-            counts = Counter(stem for stem in stems if stem in first)
-            new = [first[stem] for stem, _ in counts.most_common(NEW_TERMS)]
-            if not new:
-                raise Nothing("answer and thoughts have no term that the query does not have")
-            return " ".join([query, *new])
-
-        return self._reply([*read_of(request), query, answer, *thoughts], expanded)
+    def play(self, role: Role[T], request: AnswerRequest, *read: Any) -> Reply[T]:
+        """See `Roles.play`."""
+        return role.rules(self, request, *read)
 
     def judge(self, request: AnswerRequest, answer: str, reference: str) -> Reply[Judgement]:
         """Marks by overlap with the reference, ten times each.
@@ -208,31 +110,22 @@ class Extractive:
 
         def mark() -> Judgement:
             said, right = request.spelled(answer), request.spelled(reference)
-            a, r, q = self._vectors([said, right, request.question])
+            a, r, q = self.vectors([said, right, request.question])
             language = of_texts([right])
-            shared = _share(_terms(right, language), _terms(said, language))
+            shared = share(terms_in(right, language), terms_in(said, language))
             complete = 1.0 if said.strip().lower() == right.strip().lower() else shared
             return Judgement(_mark(float(a @ r)), _mark(complete), _mark(float(a @ q)))
 
-        return self._reply([*read_of(request), answer, reference], mark)
+        return self.reply([*read_of(request), answer, reference], mark)
 
-    def classify(self, request: AnswerRequest) -> Reply[Route]:
-        """By the form of the question.
+    def reply(self, read: Sequence[str], work: Callable[[], T], empty: str = "") -> Reply[T]:
+        """Return what work gives as a reply; it may raise `Nothing`.
 
-        None: it has no search terms. Iterative: two or more steps, counted as relative clauses, chains of "of the …",
-        and comparisons. Single: everything else.
+        Args:
+            read: Texts that it reads.
+            work: Gives the value.
+            empty: The output if the value is empty.
         """
-
-        def route() -> Route:
-            if not _terms(request.question, of_texts([request.question])):
-                return "none"
-            last = re.split(r"(?<=[.!?])\s+", request.question.strip())[-1]
-            steps = len(_CLAUSE.findall(last)) + len(_OF_THE.findall(last)) + len(_BOTH.findall(last))
-            return "iterative" if steps >= 2 else "single"
-
-        return self._reply(read_of(request), route)
-
-    def _reply(self, read: Sequence[str], work: Callable[[], T], empty: str = "") -> Reply[T]:
         start = time.perf_counter()
         failure, declined = "", False
         value: T | None = None
@@ -245,9 +138,9 @@ class Extractive:
         return Reply(value, raw, self.reader, usage, failure, declined)
 
     def _answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str]) -> str:
-        sentences = self._sentences(_query(request), [*_texts(passages), *thoughts])
+        sentences = self.sentences(query_of(request), [*texts_of(passages), *thoughts])
         if request.kind == "yesno":
-            said = _verdict(request.question, sentences, self._cosines(request.question, sentences))
+            said = _verdict(request.question, sentences, self.cosines(request.question, sentences))
             letters = {text.strip().lower(): key for key, text in request.options.items()}
             if said not in letters:
                 raise Nothing(f"says {said}, which is not among the options")
@@ -256,24 +149,24 @@ class Extractive:
             return self._choose(request, sentences)
         if not sentences.texts:
             raise Nothing("no sentence to answer from")
-        terms = _terms(request.question, sentences.language)
-        covered = np.array([_share(terms, row) for row in sentences.terms])
-        return sentences.texts[int(np.argmax(self._cosines(request.question, sentences) + covered))]
+        terms = terms_in(request.question, sentences.language)
+        covered = np.array([share(terms, row) for row in sentences.terms])
+        return sentences.texts[int(np.argmax(self.cosines(request.question, sentences) + covered))]
 
     def _choose(self, request: AnswerRequest, sentences: Sentences) -> str:
-        keys, statements = list(request.options), _statements(request)
+        keys, statements = list(request.options), statements_of(request)
         if not sentences.texts:
-            question, *options = self._vectors([request.question, *request.options.values()])
+            question, *options = self.vectors([request.question, *request.options.values()])
             return keys[int(np.argmax([float(question @ option) for option in options]))]
-        cosines = self._vectors(statements) @ sentences.vectors.T
-        question_terms = _terms(request.question, sentences.language)
+        cosines = self.vectors(statements) @ sentences.vectors.T
+        question_terms = terms_in(request.question, sentences.language)
         values = [
-            _support(question_terms, _terms(option, sentences.language), sentences, row)
+            _support(question_terms, terms_in(option, sentences.language), sentences, row)
             for option, row in zip(request.options.values(), cosines, strict=True)
         ]
         return keys[int(np.argmax(values))]
 
-    def _sentences(self, query: str, texts: Sequence[str]) -> Sentences:
+    def sentences(self, query: str, texts: Sequence[str]) -> Sentences:
         """The sentences relevant to a query, in order, each once."""
         split = [text[a:b].strip() for text in texts for a, b in _pairs(text)]
         unique = list(dict.fromkeys(text for text in split if text))
@@ -282,13 +175,37 @@ class Extractive:
             unique = [unique[i] for i in sorted(best)]
         language = of_texts(unique)
         terms = [set(row) for row in terms_of(unique, language)] if unique else []
-        return Sentences(unique, self._vectors(unique), terms, language)
+        return Sentences(unique, self.vectors(unique), terms, language)
 
-    def _cosines(self, text: str, sentences: Sentences) -> np.ndarray:
-        return sentences.vectors @ self._vectors([text])[0] if sentences.texts else np.zeros(0, np.float32)
+    def cosines(self, text: str, sentences: Sentences) -> np.ndarray:
+        """Return the cosine of each sentence with a text."""
+        return sentences.vectors @ self.vectors([text])[0] if sentences.texts else np.zeros(0, np.float32)
 
-    def _vectors(self, texts: Sequence[str]) -> np.ndarray:
+    def vectors(self, texts: Sequence[str]) -> np.ndarray:
+        """Return the unit vectors of texts, of shape (texts, size)."""
         return np.asarray(self.encode(texts), np.float32) if texts else np.zeros((0, 1), np.float32)
+
+
+def bm25_scores(query: str, texts: Sequence[str]) -> np.ndarray:
+    """BM25 score of each text for a query, in the language of the texts: float64 array of shape (texts,).
+
+    Statistics are of these texts only.
+    """
+    *rows, question_terms = terms_of([*texts, query], of_texts(texts))
+    scores = np.zeros(len(texts))
+    terms = sorted({term for row in rows for term in row})
+    if not terms:
+        return scores
+    number = {term: i for i, term in enumerate(terms)}
+    columns = [number[term] for row in rows for term in row]
+    owner = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    matrix = sparse.csc_matrix((np.ones(len(columns), np.int32), (owner, columns)), shape=(len(rows), len(terms)))
+    lengths = np.array([len(row) for row in rows], np.int64)
+    counts = TermCounts(terms, matrix.indptr, matrix.indices, matrix.data, lengths)
+    chunks, values = Bm25Index(counts, statistics([counts]), K1, B).search([question_terms], len(texts))
+    kept = chunks[0] >= 0
+    scores[chunks[0, kept]] = values[0, kept]
+    return scores
 
 
 class Nothing(Exception):
@@ -304,15 +221,17 @@ def read_of(request: AnswerRequest) -> list[str]:
     return [request.question, *request.options.values()]
 
 
-def _texts(passages: Sequence[Passage]) -> list[str]:
+def texts_of(passages: Sequence[Passage]) -> list[str]:
+    """Return the texts of passages."""
     return [p.text for p in passages]
 
 
-def _query(request: AnswerRequest) -> str:
+def query_of(request: AnswerRequest) -> str:
+    """Return the words by which sentences are chosen."""
     return request.question if request.kind == "yesno" else " ".join(read_of(request))
 
 
-def _statements(request: AnswerRequest) -> list[str]:
+def statements_of(request: AnswerRequest) -> list[str]:
     """The question with each of its options, or alone for yes/no."""
     if request.kind != "choice":
         return [request.question]
@@ -324,18 +243,19 @@ def _pairs(text: str) -> list[tuple[int, int]]:
     return list(zip([0, *ends], ends, strict=False))
 
 
-def _content(text: str) -> list[str]:
+def content_words(text: str) -> list[str]:
     """Search words: without question words, pronouns and auxiliaries."""
     from bm25s.stopwords import STOPWORDS_EN_PLUS
 
     return [word for word in _WORD.findall(text) if word.lower() not in STOPWORDS_EN_PLUS]
 
 
-def _terms(text: str, language: str) -> set[str]:
-    return set(terms_of([" ".join(_content(text))], language)[0])
+def terms_in(text: str, language: str) -> set[str]:
+    """Return the terms of a text's search words."""
+    return set(terms_of([" ".join(content_words(text))], language)[0])
 
 
-def _share(terms: set[str], others: set[str]) -> float:
+def share(terms: set[str], others: set[str]) -> float:
     """Share of the terms that are contained, in [0, 1]; 0 without terms."""
     return len(terms & others) / len(terms) if terms else 0.0
 
@@ -354,7 +274,7 @@ def _support(question: set[str], option: set[str], sentences: Sentences, cosines
         cosines: Cosines with "question option", float array of shape (sentences,).
     """
     distinctive = option - question or option
-    lexical = [_share(distinctive, row) * (1 + _share(question, row)) / 2 for row in sentences.terms]
+    lexical = [share(distinctive, row) * (1 + share(question, row)) / 2 for row in sentences.terms]
     return float(np.max(cosines + np.array(lexical, np.float32)))
 
 

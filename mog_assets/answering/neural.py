@@ -1,26 +1,24 @@
 """The neural reader: open questions by spans of the passages, the rest by the rules of the extractive reader.
 
 Whether there is an answer is a matter of probability: that of a span is calibrated on questions with passages that have
-the answer and passages that lack it. The grades of AT-RAG and the extractions of BriefContext rest on it, and whether
-an answer is shown to somebody who asks.
+the answer and passages that lack it. Whether an answer is shown to somebody who asks rests on it, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mog_assets.answering.extractive import Extractive, NoAnswer, Nothing, read_of
-from mog_assets.answering.roles import NOTHING, AnswerRequest, AnswerSpan, Passage, Reply, Support, Usefulness
-from mog_assets.chunking.sentences import sentence_ends
-from mog_assets.questions.marks import f1
+from mog_assets.answering.roles import AnswerRequest, AnswerSpan, Passage, Reply, Role
 from mog_assets.reader.model import Reader
 from mog_assets.text.languages import DEFAULT, detected
 
 if TYPE_CHECKING:
     from mog_assets.reader.spans import ReaderSpan
+
+T = TypeVar("T")
 
 # Increased when a rule below changes.
 VERSION = "3"
@@ -31,9 +29,6 @@ LEAST = 0.02
 # foreign collections of benchmarks/withholding.py it marks 14 of 27 with the answer and 5 of 36 without; .02 marks 23
 # and 23, and the share of right sentences among marks with the answer is about a third with either.
 MARKED = 0.08
-# Probability from which passages support an answer, and share of its words that the span must have. On the collections
-# of benchmarks/withholding.py half of the answers above it are right, and 97 % of the contexts without one have none.
-SUPPORTED, ALIKE = 0.3, 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,58 +50,12 @@ class Neural(Extractive):
         """The likeliest span; none if it is right with a probability below `LEAST`. Else by rules."""
         if request.kind != "open":
             return super().answer(request, passages, thoughts)
-        return self._answered(request, _pairs(passages), thoughts)
+        return self._answered(request, pairs_of(passages), thoughts)
 
-    def think(
-        self, request: AnswerRequest, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()
-    ) -> Reply[str]:
-        """The sentence of the span that is right with the highest probability and is not in a thought already."""
-        if request.kind != "open":
-            return super().think(request, query, passages, thoughts)
-
-        def best() -> str:
-            for span in self.network.best(request.question, _pairs(passages)):
-                if (sentence := _sentence(span, passages[span.passage])) not in thoughts:
-                    return sentence
-            raise Nothing("no sentence that is not a thought already")
-
-        return self._reply([*read_of(request), query, *(p.text for p in passages), *thoughts], best)
-
-    def extract(self, request: AnswerRequest, passages: Sequence[Passage]) -> Reply[str]:
-        """Sentences, one per line, of the spans that are right with a probability of at least `LEAST`."""
-        if request.kind != "open":
-            return super().extract(request, passages)
-
-        def relevant() -> str:
-            spans = self.network.best(request.question, _pairs(passages))
-            sentences = (_sentence(s, passages[s.passage]) for s in spans if s.probability >= LEAST)
-            return "\n".join(dict.fromkeys(sentences))
-
-        return self._reply([*read_of(request), *(p.text for p in passages)], relevant, NOTHING)
-
-    def reduce(self, request: AnswerRequest, extractions: Sequence[str]) -> Reply[str]:
-        """As `answer`, from the sentences of the extractions."""
-        if request.kind != "open":
-            return super().reduce(request, extractions)
-        return self._answered(request, (), [line for text in extractions for line in text.splitlines()])
-
-    def grade_usefulness(self, request: AnswerRequest, answer: str) -> Reply[Usefulness]:
-        """An open question's span is useful: whether it is right, the passages decide. Else by rules."""
-        if request.kind != "open":
-            return super().grade_usefulness(request, answer)
-        return self._reply([*read_of(request), answer], lambda: "useful" if answer.strip() else "not_useful")
-
-    def grade_support(self, request: AnswerRequest, passages: Sequence[Passage], answer: str) -> Reply[Support]:
-        """Supported if a span with the words of the answer is right with a probability of at least `SUPPORTED`."""
-        if request.kind != "open":
-            return super().grade_support(request, passages, answer)
-
-        def grade() -> Support:
-            spans = self.network.best(request.question, _pairs(passages))
-            alike = [span for span in spans if f1(answer, [span.text]) >= ALIKE]
-            return "supported" if alike and alike[0].probability >= SUPPORTED else "unsupported"
-
-        return self._reply([*read_of(request), *(p.text for p in passages), answer], grade)
+    def play(self, role: Role[T], request: AnswerRequest, *read: Any) -> Reply[T]:
+        """See `Roles.play`."""
+        play = role.spans if request.kind == "open" and role.spans else role.rules
+        return play(self, request, *read)
 
     def _answered(
         self, request: AnswerRequest, passages: Sequence[tuple[str, str]], others: Sequence[str]
@@ -122,7 +71,7 @@ class Neural(Extractive):
                 raise NoAnswer(f"the likeliest words are right with a probability below {LEAST}")
             return spans[0].text
 
-        reply = self._reply([*read_of(request), *(text for _, text in passages), *others], said)
+        reply = self.reply([*read_of(request), *(text for _, text in passages), *others], said)
         if not spans:
             return reply
         best = spans[0]
@@ -134,14 +83,6 @@ class Neural(Extractive):
         return replace(reply, span=AnswerSpan(*place, best.probability, certain))
 
 
-def _pairs(passages: Sequence[Passage]) -> list[tuple[str, str]]:
+def pairs_of(passages: Sequence[Passage]) -> list[tuple[str, str]]:
+    """Return the title and text of passages."""
     return [(p.title, p.text) for p in passages]
-
-
-def _sentence(span: ReaderSpan, passage: Passage) -> str:
-    """The sentence of a span, after the title that says what it is about."""
-    ends = sentence_ends(passage.text).tolist()
-    # That of a span in the title is the first.
-    sentences = ((end, passage.text[begin:end].strip()) for begin, end in pairwise([0, *ends]))
-    sentence = next((text for end, text in sentences if text and end > span.start), "")
-    return f"{passage.title}: {sentence}" if passage.title else sentence

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
-from mog_assets.answering.roles import NOTHING, Judgement
+from mog_assets.answering.roles import Judgement
 from mog_assets.replies import Unparsable, agreed, decode, only, said, shown, whole, worded
-
-V = TypeVar("V", bound=str)
 
 # The key of an answer that names the documents it rests on.
 CITED = "documents"
@@ -90,21 +88,6 @@ def cited(text: str, count: int) -> list[int]:
     return list(dict.fromkeys(n for n in named if type(n) is int and 1 <= n <= count))
 
 
-def extraction(text: str) -> str:
-    """The extracted text; empty if the output says that there is none.
-
-    Raises:
-        Unparsable: see `whole`; or the output says that there is none, and something else.
-    """
-    value = whole(text)
-    lines = [line.strip("\"'`.* \n").casefold() for line in value.splitlines() if line.strip()]
-    if NOTHING not in lines:
-        return value
-    if any(line != NOTHING for line in lines):
-        raise Unparsable(f"expected relevant text, or {NOTHING!r} alone, got both")
-    return ""
-
-
 def query(text: str) -> str:
     """The text `query` of the only object, on one line.
 
@@ -112,19 +95,6 @@ def query(text: str) -> str:
         Unparsable: it is missing, blank, a refusal, or longer than `MAX_QUERY_CHARS`.
     """
     return " ".join(worded(only(text, "query"), "query", MAX_QUERY_CHARS).split())
-
-
-def verdict(text: str, vocabulary: Sequence[V]) -> V:
-    """The word `verdict` of the only object: one of the vocabulary, in upper or lower case, and nothing else.
-
-    Raises:
-        Unparsable: anything else.
-    """
-    value = only(text, "verdict")
-    for word in vocabulary:
-        if isinstance(value, str) and value.strip().lower() == word:
-            return word
-    raise Unparsable(f"expected verdict, one of {', '.join(vocabulary)}, got {shown(str(value))}")
 
 
 def judgement(text: str) -> Judgement:

@@ -10,47 +10,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TypeVar
+from functools import cache, partial
+from typing import Any, TypeVar, cast
 
 from mog_assets.answering import parsing
-from mog_assets.answering.roles import (
-    NOTHING,
-    ROUTES,
-    SUPPORT,
-    USEFULNESS,
-    AnswerRequest,
-    Complete,
-    Judgement,
-    Passage,
-    Reply,
-    Route,
-    Support,
-    Usage,
-    Usefulness,
-)
+from mog_assets.answering.roles import AnswerRequest, Complete, Judgement, Passage, Reply, Role, Usage
 from mog_assets.answering.streaming import AnswerText
 from mog_assets.prompting import Piece, Prompt, fenced, fill, marks, neutral, nonce, prompt_of
-from mog_assets.replies import MAX_CHARS, VERSION, Unparsable, encodable, ended, failure, whole
+from mog_assets.registry import WAYS
+from mog_assets.replies import MAX_CHARS, VERSION, Unparsable, encodable, ended, failure
 from mog_assets.resources.chat import Form, Message, schema
 from mog_assets.resources.errors import MogError
 
 T = TypeVar("T")
 
-_PROMPTS = (
-    "data",
-    "form_choice",
-    "form_open",
-    "answer",
-    "think",
-    "extract",
-    "reduce",
-    "usefulness",
-    "support",
-    "rewrite",
-    "judge",
-    "classify",
-)
+_PROMPTS = ("data", "form_choice", "form_open", "answer", "judge")
 _KEPT = 2_000  # characters kept of an output that was too long to be parsed
 
 
@@ -62,31 +36,32 @@ def load_prompt(name: str) -> Prompt:
 @cache
 def prompts_fingerprint() -> str:
     """Changes with the text or version of any prompt, and with the way in which replies are read."""
-    return hashlib.sha256(repr([VERSION, *map(load_prompt, _PROMPTS)]).encode()).hexdigest()[:8]
+    roles = [role.load_prompt() for way in WAYS.values() for role in way.roles]
+    return hashlib.sha256(repr([VERSION, *map(load_prompt, _PROMPTS), *roles]).encode()).hexdigest()[:8]
 
 
 def build(
-    role: str, request: AnswerRequest, pieces: Mapping[str, Sequence[Piece]], words: Mapping[str, str]
+    prompt: Prompt, request: AnswerRequest, pieces: Mapping[str, Sequence[Piece]], words: Mapping[str, str]
 ) -> list[Message]:
     """The messages of a role.
 
     Args:
-        role: Name of the prompt.
+        prompt: That of the role.
         request: The question.
         pieces: Data by field of the prompt; an empty field becomes `none`.
         words: Other fields, which are not data.
     """
-    prompt, rule = load_prompt(role), load_prompt("data")
+    rule = load_prompt("data")
     question = [("question", request.question), *((f"option {key}", text) for key, text in request.options.items())]
     every: dict[str, Sequence[Piece]] = {"question": question, **pieces}
     data = {name: [(heading, neutral(text)) for heading, text in texts] for name, texts in every.items()}
-    number = nonce([role, prompt.version, *(text for texts in data.values() for _, text in texts)])
+    number = nonce([prompt.name, prompt.version, *(text for texts in data.values() for _, text in texts)])
     begin, end = marks(number)
     fields = dict(words)
     for name, texts in data.items():
         fields[name] = "\n".join(fenced(number, piece) for piece in texts) or "none"
     instructions, task = prompt.parts
-    system = f"[{role} {prompt.version}, data {rule.version}]\n{instructions}\n\n{rule.parts[0]}"
+    system = f"[{prompt.name} {prompt.version}, data {rule.version}]\n{instructions}\n\n{rule.parts[0]}"
     # One pass each, so that braces inside data are text.
     return [
         {"role": "system", "content": fill(system, {**words, "begin": begin, "end": end})},
@@ -94,18 +69,21 @@ def build(
     ]
 
 
-def _documents(passages: Sequence[Passage]) -> list[Piece]:
+def documents(passages: Sequence[Passage]) -> list[Piece]:
+    """Return passages as data, each with its title."""
     return [
         (f"document {i} of {len(passages)}", f"Title: {p.title}\n{p.text}" if p.title else p.text)
         for i, p in enumerate(passages, 1)
     ]
 
 
-def _numbered(heading: str, texts: Sequence[str]) -> list[Piece]:
+def numbered(heading: str, texts: Sequence[str]) -> list[Piece]:
+    """Return texts of one kind as data."""
     return [(f"{heading} {i} of {len(texts)}", text) for i, text in enumerate(texts, 1)]
 
 
-def _answer(request: AnswerRequest, answer: str) -> list[Piece]:
+def answer_piece(request: AnswerRequest, answer: str) -> list[Piece]:
+    """Return an answer as data: a letter with the text of its option."""
     spelled = request.spelled(answer)
     return [("answer", spelled if spelled == answer else f"{answer}. {spelled}")]
 
@@ -123,16 +101,12 @@ def _answered(request: AnswerRequest, cites: bool) -> tuple[Mapping[str, str], F
     return {"form": _form(request, cites)}, Form("answer", properties)
 
 
-def _verdict(vocabulary: Sequence[str]) -> Form:
-    return Form("verdict", {"verdict": {"type": "string", "enum": list(vocabulary)}})
-
-
 _OPEN = ("answer", {"type": "string"})
 _CITED = (
     ', "documents": [the numbers of the documents that the answer rests on]',
     {parsing.CITED: {"type": "array", "items": {"type": "integer"}}},
 )
-_QUERY = Form("query", {"query": {"type": "string"}})
+QUERY = Form("query", {"query": {"type": "string"}})
 _CLAIMS = Form("claims", {"claims": {"type": "array", "items": {"type": "string"}}})
 _VERDICT = {"number": {"type": "integer"}, "reason": {"type": "string"}, "verdict": {"type": "boolean"}}
 _VERDICTS = Form("verdicts", {"verdicts": {"type": "array", "items": schema(_VERDICT)}})
@@ -164,55 +138,17 @@ class Prompted:
 
     def answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
         """See `Roles.answer`."""
-        pieces = {"documents": _documents(passages), "thoughts": _numbered("thought", thoughts)}
+        pieces = {"documents": documents(passages), "thoughts": numbered("thought", thoughts)}
         form, heard = _answered(request, cites=bool(passages)), None if request.options else self.heard
-        return self._call("answer", request, pieces, lambda text: _parse_answer(text, request), *form, heard)
+        return self._call(load_prompt("answer"), request, pieces, _parser(request), *form, heard)
 
-    def think(
-        self, request: AnswerRequest, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()
-    ) -> Reply[str]:
-        """See `Roles.think`."""
-        pieces = {
-            "query": [("search query", query)],
-            "documents": _documents(passages),
-            "thoughts": _numbered("thought", thoughts),
-        }
-        return self._call("think", request, pieces, whole)
-
-    def extract(self, request: AnswerRequest, passages: Sequence[Passage]) -> Reply[str]:
-        """See `Roles.extract`."""
-        return self._call(
-            "extract", request, {"documents": _documents(passages)}, parsing.extraction, {"nothing": NOTHING}
-        )
-
-    def reduce(self, request: AnswerRequest, extractions: Sequence[str]) -> Reply[str]:
-        """See `Roles.reduce`."""
-        pieces = {"extractions": _numbered("extraction", extractions)}
+    def play(self, role: Role[T], request: AnswerRequest, *read: Any) -> Reply[T]:
+        """See `Roles.play`."""
+        prompt, pieces = role.load_prompt(), role.pieces(request, *read)
+        if role.parse is not None:
+            return self._call(prompt, request, pieces, role.parse, role.words, role.form)
         form = _answered(request, cites=False)
-        return self._call("reduce", request, pieces, lambda text: _parse_answer(text, request), *form)
-
-    def grade_usefulness(self, request: AnswerRequest, answer: str) -> Reply[Usefulness]:
-        """See `Roles.grade_usefulness`."""
-        pieces = {"answer": _answer(request, answer)}
-        return self._call(
-            "usefulness", request, pieces, lambda text: parsing.verdict(text, USEFULNESS), form=_verdict(USEFULNESS)
-        )
-
-    def grade_support(self, request: AnswerRequest, passages: Sequence[Passage], answer: str) -> Reply[Support]:
-        """See `Roles.grade_support`."""
-        pieces = {"documents": _documents(passages), "answer": _answer(request, answer)}
-        return self._call(
-            "support", request, pieces, lambda text: parsing.verdict(text, SUPPORT), form=_verdict(SUPPORT)
-        )
-
-    def rewrite(self, request: AnswerRequest, query: str, answer: str, thoughts: Sequence[str]) -> Reply[str]:
-        """See `Roles.rewrite`."""
-        pieces = {
-            "query": [("search query", query)],
-            "answer": _answer(request, answer),
-            "thoughts": _numbered("thought", thoughts),
-        }
-        return self._call("rewrite", request, pieces, parsing.query, form=_QUERY)
+        return self._call(prompt, request, pieces, cast(Callable[[str], T], _parser(request)), *form)
 
     def standalone(self, request: AnswerRequest, earlier: Sequence[tuple[str, str]]) -> Reply[str]:
         """The question of a request as one that stands alone, after earlier questions, each with its answer."""
@@ -221,42 +157,48 @@ class Prompted:
             for n, (question, answer) in enumerate(earlier, 1)
             for piece in ((f"question {n}", question), (f"answer {n}", answer))
         ]
-        return self._call("standalone", request, {"earlier": turns}, parsing.query, form=_QUERY)
+        return self._call(load_prompt("standalone"), request, {"earlier": turns}, parsing.query, form=QUERY)
 
     def judge(self, request: AnswerRequest, answer: str, reference: str) -> Reply[Judgement]:
         """See `Roles.judge`."""
         spelled = request.spelled(reference)
-        pieces = {"answer": _answer(request, answer), "reference": [("reference answer", spelled)]}
-        return self._call("judge", request, pieces, parsing.judgement, form=_MARKS)
+        pieces = {"answer": answer_piece(request, answer), "reference": [("reference answer", spelled)]}
+        return self._call(load_prompt("judge"), request, pieces, parsing.judgement, form=_MARKS)
 
     def claims(self, request: AnswerRequest, answer: str) -> Reply[list[str]]:
         """See `judging.Judge.claims`."""
-        return self._call("claims", request, {"answer": _answer(request, answer)}, parsing.claims, form=_CLAIMS)
+        return self._call(
+            load_prompt("claims"), request, {"answer": answer_piece(request, answer)}, parsing.claims, form=_CLAIMS
+        )
 
     def attributed(
         self, request: AnswerRequest, passages: Sequence[Passage], claims: Sequence[str]
     ) -> Reply[list[bool]]:
         """See `judging.Judge.attributed`."""
-        pieces = {"documents": _documents(passages), "claims": _numbered("claim", claims)}
+        pieces = {"documents": documents(passages), "claims": numbered("claim", claims)}
         return self._call(
-            "attribution", request, pieces, lambda text: parsing.verdicts(text, len(claims)), form=_VERDICTS
+            load_prompt("attribution"),
+            request,
+            pieces,
+            lambda text: parsing.verdicts(text, len(claims)),
+            form=_VERDICTS,
         )
 
     def contributing(self, request: AnswerRequest, passages: Sequence[Passage], reference: str) -> Reply[list[bool]]:
         """See `judging.Judge.contributing`."""
         spelled = request.spelled(reference)
-        pieces = {"documents": _documents(passages), "reference": [("reference answer", spelled)]}
+        pieces = {"documents": documents(passages), "reference": [("reference answer", spelled)]}
         return self._call(
-            "contribution", request, pieces, lambda text: parsing.verdicts(text, len(passages)), form=_VERDICTS
+            load_prompt("contribution"),
+            request,
+            pieces,
+            lambda text: parsing.verdicts(text, len(passages)),
+            form=_VERDICTS,
         )
-
-    def classify(self, request: AnswerRequest) -> Reply[Route]:
-        """See `Roles.classify`."""
-        return self._call("classify", request, {}, lambda text: parsing.verdict(text, ROUTES), form=_verdict(ROUTES))
 
     def _call(
         self,
-        role: str,
+        prompt: Prompt,
         request: AnswerRequest,
         pieces: Mapping[str, Sequence[Piece]],
         parse: Callable[[str], T],
@@ -264,7 +206,7 @@ class Prompted:
         form: Form | None = None,
         heard: Callable[[str], object] | None = None,
     ) -> Reply[T]:
-        messages = build(role, request, pieces, words or {})
+        messages = build(prompt, request, pieces, words or {})
         written = AnswerText()
 
         def hear(piece: str) -> None:
@@ -284,5 +226,5 @@ class Prompted:
             return Reply(None, raw, self.reader, usage, failure=failure(error, done.text))
 
 
-def _parse_answer(text: str, request: AnswerRequest) -> str:
-    return parsing.choice(text, request.options) if request.options else parsing.text_answer(text)
+def _parser(request: AnswerRequest) -> Callable[[str], str]:
+    return partial(parsing.choice, options=request.options) if request.options else parsing.text_answer

@@ -12,7 +12,7 @@ from mog_assets import registry
 from mog_assets.registry import Registry
 
 if TYPE_CHECKING:
-    from mog_assets.answering.preflight import Encode
+    from mog_assets.answering.extractive import Encode
     from mog_assets.answering.roles import Roles
     from mog_assets.config import Settings
     from mog_assets.reader.model import Reader

@@ -1,27 +1,20 @@
-"""The roles of readers in answering methods: each call returns a value, or why there is none, and its cost."""
+"""What readers do for answering methods: each call returns a value, or why there is none, and its cost."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
+from mog_assets.prompting import Piece, Prompt, prompt_of
 from mog_assets.questions.sets import Question
-from mog_assets.resources.chat import Completion
+from mog_assets.resources.chat import Completion, Form
 from mog_assets.resources.errors import MogError
 
 T = TypeVar("T")
 
 Kind = Literal["choice", "yesno", "open"]
-Usefulness = Literal["useful", "not_useful"]
-Support = Literal["supported", "unsupported"]
-Route = Literal["none", "single", "iterative"]
-USEFULNESS: tuple[Usefulness, ...] = ("useful", "not_useful")
-SUPPORT: tuple[Support, ...] = ("supported", "unsupported")
-ROUTES: tuple[Route, ...] = ("none", "single", "iterative")
-# The reply of extraction if the documents have nothing relevant (BriefContext, section 5.2, ContextMap).
-NOTHING = "no relevant information"
 YES_NO_MAYBE = {"yes": "yes", "no": "no", "maybe": "maybe"}
 
 _KEY = re.compile(r"[A-Za-z0-9]{1,8}")
@@ -132,7 +125,7 @@ class AnswerSpan:
     """Where an answer stands in what was read, and how sure the reader is of it.
 
     Attributes:
-        passage: Position among the passages that were read; −1 if it was read from a thought or an extraction.
+        passage: Position among the passages that were read; −1 if it was read from another text.
         start, end: Characters in the text of the passage; both −1 if it stands in its title, or in no passage.
         probability: That the answer is right, in [0, 1].
         certain: Whether that is enough to show it to somebody who asks.
@@ -181,6 +174,42 @@ class Judgement:
         return (self.correctness + self.completeness + self.relevance) / 3
 
 
+@dataclass(frozen=True)
+class Role(Generic[T]):
+    """What a way of answering asks readers for beside answers; `Way.roles` names it.
+
+    Its functions are given the request and what is read, as `Roles.play`; those without a model are given the reader
+    first.
+
+    Attributes:
+        name: Of the role in steps and traces.
+        package: Its folder `prompts` has the prompt.
+        prompt: Name of the prompt.
+        pieces: Gives the data of the prompt, by field.
+        rules: Replies for the extractive reader.
+        spans: Replies to open questions for the neural reader; None if it does so by rules.
+        parse: Reads a reply of a model; None if that is an answer to the question.
+        form: Of the reply; None if it is a text.
+        words: Other fields of the prompt.
+        step: Name of the step that is told, and of what it gives.
+    """
+
+    name: str
+    package: str
+    prompt: str
+    pieces: Callable[..., Mapping[str, Sequence[Piece]]]
+    rules: Callable[..., Reply[T]]
+    spans: Callable[..., Reply[T]] | None = None
+    parse: Callable[[str], T] | None = None
+    form: Form | None = None
+    words: Mapping[str, str] = field(default_factory=dict)
+    step: tuple[str, str] = ("answer", "text")
+
+    def load_prompt(self) -> Prompt:
+        """Read the prompt."""
+        return prompt_of(self.package, self.prompt)
+
+
 class Roles(Protocol):
     """A reader. Calls do not raise if a model fails or gives an invalid answer: the reply has the failure."""
 
@@ -195,28 +224,8 @@ class Roles(Protocol):
     def answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
         """The letter of an option, or a text for an open question; without passages, from the reader's knowledge."""
 
-    def think(
-        self, request: AnswerRequest, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()
-    ) -> Reply[str]:
-        """A reasoning step from the passages of a query."""
-
-    def extract(self, request: AnswerRequest, passages: Sequence[Passage]) -> Reply[str]:
-        """The parts of the passages relevant to the question; empty if there are none."""
-
-    def reduce(self, request: AnswerRequest, extractions: Sequence[str]) -> Reply[str]:
-        """As `answer`, from extractions in order; there may be none."""
-
-    def grade_usefulness(self, request: AnswerRequest, answer: str) -> Reply[Usefulness]:
-        """Whether an answer resolves the question."""
-
-    def grade_support(self, request: AnswerRequest, passages: Sequence[Passage], answer: str) -> Reply[Support]:
-        """Whether the passages support an answer."""
-
-    def rewrite(self, request: AnswerRequest, query: str, answer: str, thoughts: Sequence[str]) -> Reply[str]:
-        """A better query."""
+    def play(self, role: Role[T], request: AnswerRequest, *read: Any) -> Reply[T]:
+        """What a way of answering asks for beside an answer, from what is read."""
 
     def judge(self, request: AnswerRequest, answer: str, reference: str) -> Reply[Judgement]:
         """Marks for an answer, compared with the reference answer."""
-
-    def classify(self, request: AnswerRequest) -> Reply[Route]:
-        """How much retrieval a question needs (Adaptive-RAG)."""

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from functools import partial
+from typing import Any, TypeVar, cast
 
 from mog_assets.answering.answerers import Means, RetrievedPassages
-from mog_assets.answering.roles import Passage, Reply, Roles
+from mog_assets.answering.roles import Passage, Reply, Role, Roles
 from mog_assets.resources import tracing
+
+T = TypeVar("T")
 
 Told = Callable[[str, dict[str, Any]], object]
 """Called with the name of a step and what it gave."""
-
-# Name of the step, and of what it gives, by role.
-_STEPS = {
-    "answer": ("answer", "text"),
-    "reduce": ("answer", "text"),
-    "extract": ("extract", "text"),
-    "think": ("thought", "text"),
-    "rewrite": ("rewrite", "query"),
-    "classify": ("route", "route"),
-    "grade_usefulness": ("grade", "verdict"),
-    "grade_support": ("grade", "verdict"),
-}
 
 
 def watched(means: Means, tell: Told) -> Means:
@@ -31,7 +22,7 @@ def watched(means: Means, tell: Told) -> Means:
 
     Where an answer is written piece by piece, `ask.answer` tells these as `token` besides.
 
-    Steps are `passages` (`query`, `passages`), `route`, `thought`, `extract`, `answer`, `grade`, `rewrite`; a step of a
+    Steps are `passages` (`query`, `passages`), `answer`, and those of the roles of a way, see `Role.step`; a step of a
     reader has its `role`, `failure` if it failed, and `certain` if the reader says how sure it is of an answer.
     """
 
@@ -43,50 +34,38 @@ def watched(means: Means, tell: Told) -> Means:
             tell("passages", {"query": query, "passages": result.passages})
         return results
 
-    return replace(means, roles=cast(Roles, _Watched(means.roles, tell)), retrieve=retrieve)
+    def told(role: str, step: tuple[str, str], call: Callable[[], Reply[T]]) -> Reply[T]:
+        reply = call()
+        said = {"role": role, step[1]: reply.value, **({"failure": reply.failure} if reply.failure else {})}
+        tell(step[0], said | ({"certain": reply.span.certain} if reply.span else {}))
+        return reply
 
-
-class _Watched:
-    """Roles that tell what they reply."""
-
-    def __init__(self, roles: Roles, tell: Told) -> None:
-        self._roles, self._tell = roles, tell
-
-    def __getattr__(self, name: str) -> Any:
-        role = getattr(self._roles, name)
-        if name not in _STEPS:
-            return role
-        step, what = _STEPS[name]
-
-        def call(*args: Any, **options: Any) -> Reply[Any]:
-            reply: Reply[Any] = role(*args, **options)
-            said = {"role": name, what: reply.value, **({"failure": reply.failure} if reply.failure else {})}
-            self._tell(step, said | ({"certain": reply.span.certain} if reply.span else {}))
-            return reply
-
-        return call
+    return replace(means, roles=cast(Roles, _Calls(means.roles, told)), retrieve=retrieve)
 
 
 def traced(roles: Roles) -> Roles:
     """The same roles, each of whose calls is a span, if anybody collects them."""
-    return cast(Roles, _Traced(roles))
+
+    def spanned(role: str, step: tuple[str, str], call: Callable[[], Reply[T]]) -> Reply[T]:
+        with tracing.span(role, reader=roles.reader):
+            reply = call()
+            tracing.note(failed=True if reply.failure else None)
+            return reply
+
+    return cast(Roles, _Calls(roles, spanned))
 
 
-class _Traced:
-    """Roles whose calls are spans."""
+class _Calls:
+    """Roles whose calls a function makes, given the name of the role, its step, and the call."""
 
-    def __init__(self, roles: Roles) -> None:
-        self._roles = roles
+    def __init__(self, roles: Roles, make: Callable[..., Reply[Any]]) -> None:
+        self._roles, self._make = roles, make
 
     def __getattr__(self, name: str) -> Any:
-        role = getattr(self._roles, name)
-        if name not in _STEPS:
-            return role
+        return getattr(self._roles, name)
 
-        def call(*args: Any, **options: Any) -> Reply[Any]:
-            with tracing.span(name, reader=self._roles.reader):
-                reply: Reply[Any] = role(*args, **options)
-                tracing.note(failed=True if reply.failure else None)
-                return reply
+    def answer(self, *read: Any) -> Reply[str]:
+        return self._make("answer", ("answer", "text"), partial(self._roles.answer, *read))
 
-        return call
+    def play(self, role: Role[T], *read: Any) -> Reply[T]:
+        return self._make(role.name, role.step, partial(self._roles.play, role, *read))

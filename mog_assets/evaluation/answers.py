@@ -1,12 +1,10 @@
-"""Quality and cost of answers.
-
-References: Xiong et al. 2024 (MIRAGE) for `mirage`; BriefContext, section 2.3, for the quality of its preflight.
-"""
+"""Quality and cost of answers."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,15 +12,13 @@ import pandas as pd
 
 from mog_assets.answering import judging
 from mog_assets.answering.notation import is_control
-from mog_assets.answering.preflight import TOP, Confusion
-from mog_assets.evaluation import mirage
 from mog_assets.evaluation.scores import COMPARED, compare, interval, p_text
 from mog_assets.questions.marks import exact_match, f1
 from mog_assets.questions.sets import Question
+from mog_assets.registry import ANSWER_MEASURES as ANSWER_MEASURES
 from mog_assets.significance import bootstrap_interval, by_document
 
 MEASURES = ("exact match", "F1")
-MIRAGE = "mirage"
 BASELINE = "cot"
 _COMPARED = tuple("p_vs_cot" if name == "p" else name for name in COMPARED)
 COLUMNS = (
@@ -45,6 +41,19 @@ COLUMNS = (
 )
 
 
+@dataclass(frozen=True)
+class AnswerMeasure:
+    """A further measure of answers.
+
+    Attributes:
+        mark: Gives the mark of an answer, given its row and the question.
+        applies: Tells whether answers to a question can be marked by it.
+    """
+
+    mark: Callable[[Mapping[str, Any], Question], float]
+    applies: Callable[[Question], bool]
+
+
 def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> pd.DataFrame:
     """Marks of every answer.
 
@@ -54,15 +63,19 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
 
     Returns:
         `question_set`, `question`, `document` (what it is about), `method`, `reader`, `answered`, both of `MEASURES`,
-        `mirage`, each of `judging.MEASURES` (NaN if there is no mark) with `asked …`, whether the judge was asked for
-        it, and the cost of the answer. For a question with options both measures say whether the letter is right.
-        Without an answer both are 0. `mirage` is 1 if the raw output is right as parsed by the MIRAGE benchmark, which
-        finds a letter in every output except an empty one; NaN in a question set in which some of these questions have
-        no options, or others than A to D.
+        each of `ANSWER_MEASURES` (NaN in a question set with questions that it does not apply to) and of
+        `judging.MEASURES` (NaN if there is no mark) with `asked …`, whether the judge was asked for it, and the cost of
+        the answer. For a question with options both measures say whether the letter is right. Without an answer both
+        are 0.
     """
     by_id = {(name, q.id): q for name, members in questions.items() for q in members}
     records = answers.to_dict("records")
-    others = {row["question_set"] for row in records if not _lettered(by_id[row["question_set"], row["question"]])}
+    others = {
+        (name, row["question_set"])
+        for row in records
+        for name, measure in ANSWER_MEASURES.items()
+        if not measure.applies(by_id[row["question_set"], row["question"]])
+    }
     rows = []
     for row in records:
         question = by_id[row["question_set"], row["question"]]
@@ -88,8 +101,8 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
             "tokens_out",
             "token_unit",
         )
-        read = row["question_set"] not in others
-        marks[MIRAGE] = float(mirage.choice(row["raw"]) == question.answer) if read else np.nan
+        for name, measure in ANSWER_MEASURES.items():
+            marks[name] = np.nan if (name, row["question_set"]) in others else measure.mark(row, question)
         # `null` where there was no answer to judge.
         judgement = (json.loads(row["judgement"]) if isinstance(row.get("judgement"), str) else None) or {}
         for name in judging.MEASURES:
@@ -98,10 +111,6 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
         rows.append({**{name: row[name] for name in kept}, "document": question.document, "cost": row["cost"]})
         rows[-1] |= {"answered": answered, **marks}
     return pd.DataFrame(rows)
-
-
-def _lettered(question: Question) -> bool:
-    return bool(question.options) and mirage.LETTERS.issuperset(question.options)
 
 
 def score_answers(marks: pd.DataFrame, seed: int) -> pd.DataFrame:
@@ -116,15 +125,16 @@ def score_answers(marks: pd.DataFrame, seed: int) -> pd.DataFrame:
         questions, number of documents, coverage (the share that has an answer), the comparison with `cot` as in
         `scores.compare` (difference, difference_low, difference_high, effect, p_vs_cot being p, detectable; NaN for
         `cot` itself, if it did not run, and for controls, which are not tested), means of rounds, calls and tokens,
-        and the total cost in dollars. `mirage` is included if it was marked. `judge` is included only if there is a
-        judge: its mean over the answers that it could mark, coverage being their share, without a comparison.
+        and the total cost in dollars. Those of `ANSWER_MEASURES` are included that were marked. `judge` is included
+        only if there is a judge: its mean over the answers that it could mark, coverage being their share, without a
+        comparison.
 
     Raises:
         ValueError: a question lacks a method.
     """
     tables = []
     for question_set, part in marks.groupby("question_set", sort=False):
-        measures = [*MEASURES, *([MIRAGE] if part[MIRAGE].notna().all() else [])]
+        measures = [*MEASURES, *(name for name in ANSWER_MEASURES if part[name].notna().all())]
         baseline = BASELINE if (part["method"] == BASELINE).any() else None
         cells, control = part.rename(columns={"method": "cell"}), part["method"].map(is_control).astype(bool)
         compared = compare(cells[~control], measures, baseline, seed)
@@ -163,7 +173,7 @@ def answer_board(scores: pd.DataFrame, question_set: str) -> list[dict[str, Any]
         by_measure = part.set_index("measure")
         # For a question with options both measures are equal; for an open one few answers match exactly.
         first = by_measure.loc["F1"]
-        measures = [name for name in (*MEASURES, MIRAGE) if name in by_measure.index]
+        measures = [name for name in (*MEASURES, *ANSWER_MEASURES) if name in by_measure.index]
         shown = {name: interval(*by_measure.loc[name, ["value", "low", "high"]]) for name in measures}
         row = {"method": method, **shown, "p vs cot": p_text(first["p_vs_cot"]), "answered": f"{first['coverage']:.0%}"}
         for name in judged:
@@ -175,50 +185,3 @@ def answer_board(scores: pd.DataFrame, question_set: str) -> list[dict[str, Any]
         row |= {"rounds": f"{first['rounds']:.1f}", "read": f"{first['tokens_in']:.0f}", "reader": first["reader"]}
         rows.append((first["value"], row))
     return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
-
-
-def preflight_cases(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> pd.DataFrame:
-    """Whether BriefContext's preflight predicted that the key document is ranked below the top.
-
-    Only questions with a gold document among the passages count: otherwise there is nothing to predict.
-
-    Args:
-        answers: Table of the asset `answers`.
-        questions: By question set.
-
-    Returns:
-        A row per answer: question_set, method, document (what the question is about), foreseen, below.
-    """
-    by_id = {(name, q.id): q for name, members in questions.items() for q in members}
-    rows = []
-    for row in answers.to_dict("records"):
-        question = by_id[row["question_set"], row["question"]]
-        preflight = json.loads(row["preflight"]) if isinstance(row.get("preflight"), str) else None
-        gold = {(e.corpus, e.doc) for e in question.evidence}
-        passages = json.loads(row["passages"]) if preflight else []
-        ranks = [i for i, p in enumerate(passages, 1) if gold & {(corpus, doc) for corpus, doc, *_ in p["spans"]}]
-        if preflight and ranks:
-            keys = (row["question_set"], row["method"], question.document)
-            rows.append((*keys, bool(preflight["map_reduce"]), ranks[0] > TOP))
-    return pd.DataFrame(rows, columns=["question_set", "method", "document", "foreseen", "below"])
-
-
-def preflight_quality(cases: pd.DataFrame) -> list[dict[str, Any]]:
-    """How well BriefContext's preflight predicts that the key document is ranked below the top.
-
-    Args:
-        cases: Result of `preflight_cases`.
-    """
-    rows = []
-    for (question_set, method), part in cases.groupby(["question_set", "method"], sort=False):
-        counts = Confusion.of(part["foreseen"].tolist(), part["below"].tolist())
-        rows.append(
-            {
-                "question set": question_set,
-                "method": method,
-                "n": len(part),
-                "documents": part["document"].nunique(),
-                **{name: getattr(counts, name) for name in ("tp", "fp", "fn", "tn", "precision", "recall", "f1")},
-            }
-        )
-    return rows

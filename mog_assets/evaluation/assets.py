@@ -6,12 +6,13 @@ from typing import Any
 
 import pandas as pd
 
+from mog_assets.answering.answerers import answer_tables
 from mog_assets.answering.notation import combinations
 from mog_assets.answering.rows import read_answers
 from mog_assets.config import Settings
 from mog_assets.evaluation import browse, checks, plots
 from mog_assets.evaluation.agreement import AGREEMENT, agreement, points, sentences
-from mog_assets.evaluation.answers import answer_board, mark, preflight_cases, preflight_quality, score_answers
+from mog_assets.evaluation.answers import answer_board, mark, score_answers
 from mog_assets.evaluation.configuration import configuration, shown_configuration
 from mog_assets.evaluation.history_assets import build_history
 from mog_assets.evaluation.leaderboard import leaderboards
@@ -97,10 +98,10 @@ def build_answer_scores(work: Work) -> None:
     for name in names:
         work.show_table(f"answers: {name}", answer_board(scores, name))
         work.show_plot(f"accuracy against reading: {name}", plots.accuracy_against_cost(scores, name))
-    quality = preflight_quality(preflight_cases(answers, questions)) if len(answers) else []
-    work.info["preflight"] = quality
-    if quality:
-        work.show_table("preflight of BriefContext", quality)
+    for table in answer_tables():
+        work.info[table.name] = table.rows(answers, questions) if len(answers) else []
+        if work.info[table.name]:
+            work.show_table(table.title, work.info[table.name])
 
 
 def build_report(work: Work) -> None:
@@ -117,7 +118,7 @@ def build_report(work: Work) -> None:
     configuration = shown_configuration(settings)
     chosen, items = work.input("method").manifest.info, work.input("known_items").manifest.info["rows"]
     counted = of_one(pd.read_parquet(work.input("runs").path(SHARES)), chosen["method"])
-    preflight = answered.manifest.info["preflight"] if answered else []
+    tables = [(table, answered.manifest.info.get(table.name, [])) for table in answer_tables()] if answered else []
     facts = [
         *([("scores of", f"{table['time'].max():%Y-%m-%d %H:%M} UTC")] if len(table) else []),
         ("encoder", f"{configuration['encoder']['model']}, {work.tools.encoder.fingerprint[:12]}"),
@@ -125,8 +126,8 @@ def build_report(work: Work) -> None:
         *environment(),
         *((f"version of {key}", version[:12]) for key, version in inputs.items()),
     ]
-    # The preflight is in a manifest, so no file version shows that it has changed.
-    path, exists = work.file("report.html", inputs, configuration, facts, preflight, items)
+    # Tables are in a manifest, so no file version shows that they have changed.
+    path, exists = work.file("report.html", inputs, configuration, facts, *(rows for _, rows in tables), items)
     if not exists:
         main, groups = _browsed(work, scores)
         measured, of = (
@@ -158,7 +159,7 @@ def build_report(work: Work) -> None:
             shares=counted,
             known_items=items,
             answers=pd.read_parquet(answered.path("scores.parquet")) if answered else None,
-            preflight=preflight,
+            answer_tables=tables,
             history=table,
             facts=facts,
             configuration=configuration,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mog_assets.answering.answerers import AnswerTable
 from mog_assets.evaluation.agreement import points
 from mog_assets.evaluation.answers import MEASURES as ANSWER_MEASURES
 from mog_assets.evaluation.answers import answer_board
@@ -37,7 +38,7 @@ class Report:
         shares: Result of `shares.of_one`.
         known_items: Result of `ranking.known_items.summary`.
         answers: Result of `answers.score_answers`.
-        preflight: Result of `answers.preflight_quality`.
+        answer_tables: Tables of ways of answering, with their rows.
         history: Rows of one or more evaluations, from `history.rows`.
         facts: Name and value of what the scores were computed with.
         configuration: Settings, as JSON values.
@@ -55,7 +56,7 @@ class Report:
     shares: pd.DataFrame | None = None
     known_items: Sequence[Mapping[str, Any]] = ()
     answers: pd.DataFrame | None = None
-    preflight: Sequence[Mapping[str, Any]] = ()
+    answer_tables: Sequence[tuple[AnswerTable, Sequence[Mapping[str, Any]]]] = ()
     history: pd.DataFrame | None = None
     facts: Sequence[tuple[str, str]] = ()
     configuration: Mapping[str, Any] = field(default_factory=dict)
@@ -239,10 +240,10 @@ def answer_points(answers: pd.DataFrame | None) -> list[dict[str, Any]]:
 
 
 def answer_tables(report: Report) -> dict[str, Any]:
-    """Answering methods by question set, and the quality of BriefContext's preflight, as rows of text."""
+    """Answering methods by question set, and tables of ways of answering, as rows of text."""
     answers = report.answers
     if answers is None or answers.empty:
-        return {"boards": [], "preflight": []}
+        return {"boards": [], "tables": []}
     boards = []
     for name, part in answers.groupby("question_set", sort=False):
         spent = part.drop_duplicates("method").set_index("method")
@@ -259,8 +260,10 @@ def answer_tables(report: Report) -> dict[str, Any]:
         said = on_documents(*counts(part).values())
         reader = ", ".join(dict.fromkeys(part["reader"]))
         boards.append({"name": name, "counts": said, "reader": reader, "columns": columns, "rows": rows})
-    preflight = [
-        {key: f"{value:.3f}" if isinstance(value, float) else str(value) for key, value in row.items()}
-        for row in report.preflight
+    return {"boards": boards, "tables": [(table, _texts(rows)) for table, rows in report.answer_tables if rows]}
+
+
+def _texts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    return [
+        {key: f"{value:.3f}" if isinstance(value, float) else str(value) for key, value in row.items()} for row in rows
     ]
-    return {"boards": boards, "preflight": preflight}

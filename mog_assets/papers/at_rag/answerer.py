@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from mog_assets.answering.answerers import ONE_STEP_K, WAYS, Means, Progress, Way, cot, one_step, search, start
-from mog_assets.answering.roles import AnswerRequest, Roles, Route, Usage
+from mog_assets.answering.roles import AnswerRequest, Roles, Usage
 from mog_assets.answering.rows import AnswerRow
+from mog_assets.papers.at_rag.roles import CLASSIFY, GRADE_SUPPORT, GRADE_USEFULNESS, REWRITE, THINK, Route
 
 ROUNDS = 5
 
@@ -53,7 +54,7 @@ def at_rag(
 def _round(p: Progress, roles: Roles, rewrite: bool) -> bool:
     """Lines 7 to 14 of Algorithm 1 for one question; returns whether it is done."""
     passages, thoughts = p.results.passages, p.details["thoughts"]
-    thought = p.take("think", roles.think(p.request, p.query, passages, tuple(thoughts)))
+    thought = p.take("think", roles.play(THINK, p.request, p.query, passages, tuple(thoughts)))
     if thought is not None:
         thoughts.append(thought)
     before = p.answer, p.raw, p.span
@@ -69,17 +70,17 @@ def _round(p: Progress, roles: Roles, rewrite: bool) -> bool:
         p.read = passages
         _grade(p, roles, p.answer)
     if not p.details["graded"] and rewrite:
-        p.query = p.take("rewrite", roles.rewrite(p.request, p.query, p.answer or "", tuple(thoughts))) or p.query
+        p.query = p.take("rewrite", roles.play(REWRITE, p.request, p.query, p.answer or "", tuple(thoughts))) or p.query
     return bool(p.details["graded"])
 
 
 def _grade(p: Progress, roles: Roles, answer: str) -> None:
     """Whether the answer passes both graders."""
-    useful = p.take("grade usefulness", roles.grade_usefulness(p.request, answer))
+    useful = p.take("grade usefulness", roles.play(GRADE_USEFULNESS, p.request, answer))
     grades: dict[str, str | None] = {"usefulness": useful or "failed", "support": None}
     if useful == "useful":
         grades["support"] = (
-            p.take("grade support", roles.grade_support(p.request, p.results.passages, answer)) or "failed"
+            p.take("grade support", roles.play(GRADE_SUPPORT, p.request, p.results.passages, answer)) or "failed"
         )
     p.details["grades"].append(grades)
     p.details["graded"] = grades["support"] == "supported"
@@ -96,7 +97,7 @@ def adaptive(questions: Sequence[AnswerRequest], means: Means, limit: str = "top
         limit: See `answerers.Retrieve`.
     """
     active = start(questions)
-    routes = means.each(lambda p: p.take("classify", means.roles.classify(p.request)), active)
+    routes = means.each(lambda p: p.take("classify", means.roles.play(CLASSIFY, p.request)), active)
     answered: dict[int, AnswerRow] = {}
     ways: dict[Route, Callable[[Sequence[AnswerRequest]], list[AnswerRow]]] = {
         "none": lambda some: cot(some, means),
@@ -142,6 +143,8 @@ def _told(row: Mapping[str, Any], rounds: list[str]) -> list[str]:
 # graded; per round `usefulness` and `support`, a verdict, `failed`, or None if not graded; thoughts, in order.
 _DETAILS: dict[str, Any] = {"graded": None, "grades": [], "thoughts": []}
 
-WAYS.register("at-rag", Way(at_rag, details=_DETAILS, tell=_told))
+_ROLES = (THINK, GRADE_USEFULNESS, GRADE_SUPPORT, REWRITE)
+
+WAYS.register("at-rag", Way(at_rag, roles=_ROLES, details=_DETAILS, tell=_told))
 # What the classifier chose.
-WAYS.register("adaptive", Way(adaptive, details={**_DETAILS, "route": None}, tell=_told))
+WAYS.register("adaptive", Way(adaptive, roles=(CLASSIFY,), details={**_DETAILS, "route": None}, tell=_told))

@@ -13,9 +13,9 @@ import pandas as pd
 
 from mog_assets.answering.judging import MARK
 from mog_assets.answering.notation import combinations
-from mog_assets.answering.roles import SUPPORT, USEFULNESS
 from mog_assets.config import Settings
 from mog_assets.evaluation.scores import interval, on_documents, p_said
+from mog_assets.papers.at_rag.roles import SUPPORT, USEFULNESS
 from mog_assets.papers.experiments.answers import (
     AnsweredCases,
     accuracy_measures,

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mog_assets.answering.answerers import WAYS, Means, Progress, Way, search, start
-from mog_assets.answering.preflight import THRESHOLD, TOP, overlap
+from mog_assets.answering.answerers import WAYS, AnswerTable, Means, Progress, Way, search, start
 from mog_assets.answering.roles import AnswerRequest, Passage
 from mog_assets.answering.rows import AnswerRow
+from mog_assets.papers.briefcontext.preflight import THRESHOLD, TOP, Rerank, another, overlap
+from mog_assets.papers.briefcontext.roles import EXTRACT, REDUCE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mog_assets.questions.sets import Question
 
 BRIEF_K = 16
 PARTITIONS = 4
@@ -22,6 +28,7 @@ def briefcontext(
     partitions: int = PARTITIONS,
     preflight: bool = True,
     limit: str = "",
+    rerank: Rerank | None = None,
 ) -> list[AnswerRow]:
     """Map-reduce over partitions of the passages if two rankings disagree on the top (BriefContext, section 5.2).
 
@@ -35,17 +42,20 @@ def briefcontext(
         partitions: Number of partitions: contiguous, in retrieval order, with sizes that differ by at most one.
         preflight: Whether to run the preflight check; without it, the map-reduce always runs.
         limit: See `answerers.Retrieve`.
+        rerank: The second ranking; if None, one of another kind than the retrieval.
     """
     active = start(questions)
     search(active, means, k, limit)
-    for progress, order in zip(active, [means.rerank(p.query, p.results.passages) for p in active], strict=True):
+    rerank = rerank or another(means.retriever, means.encode)
+    for progress in active:
+        order = rerank(progress.query, progress.results.passages)
         iou = overlap(range(len(order)), order, TOP)
         reduces = bool(progress.results.passages) and (not preflight or iou <= THRESHOLD)
         progress.details |= {"preflight": {"iou": iou, "map_reduce": reduces}, "extractions": None}
     brief = [p for p in active if p.details["preflight"]["map_reduce"]]
     direct = [p for p in active if not p.details["preflight"]["map_reduce"]]
     parts = [(p, part) for p in brief for part in split(p.results.passages, partitions)]
-    replies = means.each(lambda part: means.roles.extract(part[0].request, part[1]), parts)
+    replies = means.each(lambda part: means.roles.play(EXTRACT, part[0].request, part[1]), parts)
     for progress in brief:
         values = [
             progress.take("extract", reply)
@@ -61,7 +71,7 @@ def briefcontext(
         if extractions is None:
             p.take_answer("answer", means.roles.answer(p.request, p.results.passages))
         else:
-            p.take_answer("reduce", means.roles.reduce(p.request, [text for text in extractions if text]))
+            p.take_answer("reduce", means.roles.play(REDUCE, p.request, [text for text in extractions if text]))
 
     means.each(conclude, [*direct, *(p for p in brief if not p.failure)])
     return [p.row("briefcontext", means.roles) for p in active]
@@ -85,4 +95,18 @@ def _told(row: Mapping[str, Any], rounds: list[str]) -> list[str]:
 # relevant, or None if no map-reduce ran.
 _DETAILS = {"preflight": None, "extractions": None}
 
-WAYS.register("briefcontext", Way(briefcontext, details=_DETAILS, tell=_told))
+
+def _quality(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> list[dict[str, Any]]:
+    from mog_assets.papers.briefcontext.preflight_quality import preflight_cases, preflight_quality
+
+    return preflight_quality(preflight_cases(answers, questions))
+
+
+_QUALITY = AnswerTable(
+    "preflight",
+    "preflight of BriefContext",
+    "How well it predicts that the key document is ranked below the top.",
+    _quality,
+)
+
+WAYS.register("briefcontext", Way(briefcontext, roles=(EXTRACT, REDUCE), details=_DETAILS, tell=_told, table=_QUALITY))

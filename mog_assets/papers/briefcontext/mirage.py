@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mog_assets.corpus.reading import read_lines
-from mog_assets.evaluation.mirage import choice
+from mog_assets.papers.briefcontext.letters import choice
 from mog_assets.resources.errors import MogError
 
 AVERAGE = "average"

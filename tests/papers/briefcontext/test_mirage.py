@@ -3,12 +3,16 @@
 import json
 import math
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 from mog_assets import cli
-from mog_assets.evaluation.mirage import choice
+from mog_assets.answering import parsing
+from mog_assets.evaluation.answers import answer_board, mark, score_answers
+from mog_assets.papers.briefcontext.letters import choice
 from mog_assets.papers.briefcontext.mirage import read_outputs, score
+from mog_assets.questions.sets import Question
 from mog_assets.resources.errors import MogError
 
 
@@ -126,3 +130,82 @@ def test_a_line_that_cannot_be_scored_names_its_place(tmp_path, line, message):
     (tmp_path / "p.jsonl").write_text(line, encoding="utf-8")
     with pytest.raises(MogError, match=message):
         read_outputs(tmp_path / "p.jsonl", {q["id"]: q["answer"] for q in QUESTIONS})
+
+
+# The measure
+
+
+def rows_of(answers, method="cot"):
+    """Answers by (question, answer or None, raw output if it is another) as the asset holds them."""
+    base = {"question_set": "s", "method": method, "reader": "r", "rounds": 1, "calls": 1, "tokens_in": 5}
+    base |= {"tokens_out": 1, "token_unit": "words", "cost": 0.0}
+    return pd.DataFrame(
+        [
+            {**base, "question": q, "answer": a, "failure": "" if a is not None else "no verdict"}
+            | {"raw": raw[0] if raw else a or ""}
+            for q, a, *raw in answers
+        ]
+    )
+
+
+def choices(count, answer="B", letters="ABCD"):
+    options = {letter: f"text {letter}" for letter in letters}
+    return [Question(str(i), "?", "choice", "test", answer=answer, options=options) for i in range(count)]
+
+
+# What a model put out, and the letter that strict parsing and MIRAGE read in it where B is right.
+OUTPUTS = [
+    ('{"answer_choice": "B"}', "B", "B"),
+    ('{"answer_choice":"B"}', "B", "A"),
+    ("(B) insulin", "B", "A"),
+    ("I am sure: B because of its half-life", None, "B"),
+    ("C or B", None, "C"),
+    ("no idea", None, "A"),
+    ("", None, None),
+]
+
+
+@pytest.mark.parametrize(("raw", "strict", "lenient"), OUTPUTS)
+def test_strict_and_mirage_scorers_read_the_same_output_each_in_its_way(raw, strict, lenient):
+    for right in "ABC":
+        members = choices(1, right)
+        try:
+            said = parsing.choice(raw, members[0].options)
+        except parsing.Unparsable:
+            said = None
+        assert said == strict
+        (row,) = mark(rows_of([("0", said, raw)]), {"s": members}).to_dict("records")
+        assert row["exact match"] == (strict == right)
+        assert row["mirage"] == (lenient == right)
+        assert row["answered"] == (strict is not None)
+
+
+def test_mirage_counts_failures_as_the_benchmark_does_beside_a_strict_score():
+    questions = {"s": choices(len(OUTPUTS), "A")}
+    marks = mark(rows_of([(str(i), said, raw) for i, (raw, said, _) in enumerate(OUTPUTS)]), questions)
+    scores = score_answers(marks, 0).set_index("measure")
+    assert scores.loc["exact match", "value"] == 0 and scores.loc["mirage", "value"] == pytest.approx(3 / 7)
+    assert scores.loc["exact match", "coverage"] == pytest.approx(3 / 7)
+    (row,) = answer_board(scores.reset_index(), "s")
+    assert row["mirage"].startswith("0.429 [") and row["answered"] == "43%"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Question("9", "?", "open", "test", answer="x"),
+        Question("9", "?", "choice", "test", answer="E", options=dict.fromkeys("ABCDE", "x")),
+        Question("9", "?", "choice", "test", answer="yes", options={"yes": "yes", "no": "no"}),
+    ],
+)
+def test_mirage_is_not_scored_where_a_question_has_other_options(other):
+    questions = {"s": [*choices(1), other], "t": choices(1)}
+    answers = rows_of([("0", "B"), ("9", other.answer)])
+    elsewhere = rows_of([("0", "B")]).assign(question_set="t")
+    scores = score_answers(mark(pd.concat([answers, elsewhere]), questions), 0)
+    assert set(scores[scores["measure"] == "mirage"]["question_set"]) == {"t"}
+    (row,) = answer_board(scores, "s")
+    assert "mirage" not in row
+    # A question that is not answered at all does not count.
+    alone = score_answers(mark(rows_of([("0", "B")]), questions), 0)
+    assert "mirage" in set(alone["measure"])

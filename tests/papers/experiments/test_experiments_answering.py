@@ -17,14 +17,13 @@ from mog_assets.answering.answerers import serial
 from mog_assets.answering.ask import all_answered
 from mog_assets.answering.extractive import Extractive
 from mog_assets.answering.notation import is_control
-from mog_assets.answering.preflight import Confusion
 from mog_assets.answering.readers import remembering
 from mog_assets.answering.roles import Reply, Usage
 from mog_assets.answering.rows import read_answers
 from mog_assets.config import AnsweringSettings
-from mog_assets.evaluation.answers import preflight_cases, preflight_quality
 from mog_assets.papers.at_rag import experiments as loop
 from mog_assets.papers.briefcontext.experiments import briefcontext, conflicts, preflight
+from mog_assets.papers.briefcontext.preflight_quality import Confusion, preflight_cases, preflight_quality
 from mog_assets.papers.experiments import contexts
 from mog_assets.papers.experiments.answers import flip_rows, of_model, paired_rows
 from mog_assets.papers.experiments.assets import findings, offered

@@ -18,20 +18,12 @@ from click.testing import CliRunner
 from shared import ROOT
 
 from mog_assets import cli, config, plan
-from mog_assets.answering import parsing
 from mog_assets.answering.notation import combination, controls
 from mog_assets.answering.rows import read_answers
 from mog_assets.config import AnsweringSettings, settings_model
-from mog_assets.evaluation.answers import (
-    COLUMNS,
-    answer_board,
-    mark,
-    preflight_cases,
-    preflight_quality,
-    score_answers,
-)
+from mog_assets.evaluation.answers import COLUMNS, answer_board, mark, score_answers
 from mog_assets.questions.marks import exact_match, f1, normalised
-from mog_assets.questions.sets import Evidence, Question, load_questions
+from mog_assets.questions.sets import Question, load_questions
 from mog_assets.resources.chat import LlmSettings
 from mog_assets.resources.errors import ConfigError
 from mog_assets.tools import Tools
@@ -170,64 +162,6 @@ def choices(count, answer="B", letters="ABCD"):
     return [Question(str(i), "?", "choice", "test", answer=answer, options=options) for i in range(count)]
 
 
-# What a model put out, and the letter that strict parsing and MIRAGE read in it where B is right.
-OUTPUTS = [
-    ('{"answer_choice": "B"}', "B", "B"),
-    ('{"answer_choice":"B"}', "B", "A"),
-    ("(B) insulin", "B", "A"),
-    ("I am sure: B because of its half-life", None, "B"),
-    ("C or B", None, "C"),
-    ("no idea", None, "A"),
-    ("", None, None),
-]
-
-
-@pytest.mark.parametrize(("raw", "strict", "lenient"), OUTPUTS)
-def test_strict_and_mirage_scorers_read_the_same_output_each_in_its_way(raw, strict, lenient):
-    for right in "ABC":
-        members = choices(1, right)
-        try:
-            said = parsing.choice(raw, members[0].options)
-        except parsing.Unparsable:
-            said = None
-        assert said == strict
-        (row,) = mark(rows_of([("0", said, raw)]), {"s": members}).to_dict("records")
-        assert row["exact match"] == (strict == right)
-        assert row["mirage"] == (lenient == right)
-        assert row["answered"] == (strict is not None)
-
-
-def test_mirage_counts_failures_as_the_benchmark_does_beside_a_strict_score():
-    questions = {"s": choices(len(OUTPUTS), "A")}
-    marks = mark(rows_of([(str(i), said, raw) for i, (raw, said, _) in enumerate(OUTPUTS)]), questions)
-    scores = score_answers(marks, 0).set_index("measure")
-    assert scores.loc["exact match", "value"] == 0 and scores.loc["mirage", "value"] == pytest.approx(3 / 7)
-    assert scores.loc["exact match", "coverage"] == pytest.approx(3 / 7)
-    (row,) = answer_board(scores.reset_index(), "s")
-    assert row["mirage"].startswith("0.429 [") and row["answered"] == "43%"
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        Question("9", "?", "open", "test", answer="x"),
-        Question("9", "?", "choice", "test", answer="E", options=dict.fromkeys("ABCDE", "x")),
-        Question("9", "?", "choice", "test", answer="yes", options={"yes": "yes", "no": "no"}),
-    ],
-)
-def test_mirage_is_not_scored_where_a_question_has_other_options(other):
-    questions = {"s": [*choices(1), other], "t": choices(1)}
-    answers = rows_of([("0", "B"), ("9", other.answer)])
-    elsewhere = rows_of([("0", "B")]).assign(question_set="t")
-    scores = score_answers(mark(pd.concat([answers, elsewhere]), questions), 0)
-    assert set(scores[scores["measure"] == "mirage"]["question_set"]) == {"t"}
-    (row,) = answer_board(scores, "s")
-    assert "mirage" not in row
-    # A question that is not answered at all does not count.
-    alone = score_answers(mark(rows_of([("0", "B")]), questions), 0)
-    assert "mirage" in set(alone["measure"])
-
-
 def test_ways_of_answering_are_compared_with_none():
     questions = {"s": choices(40)}
     said = {"cot": "C" * 20 + "B" * 20, "good": "C" * 2 + "B" * 38, "same": "C" * 20 + "B" * 20}
@@ -303,22 +237,6 @@ def test_open_answers_are_judged_where_that_is_asked_for(copied_project):
     judged = [row for row in json.loads(shown.stdout) if row["measure"] == "judge"]
     (row,) = [row for row in judged if row["method"] == "auto → one-step"]
     assert (row["n"], row["coverage"]) == (len(given), 1)
-
-
-def test_preflight_is_judged_where_a_key_document_is_among_the_passages():
-    questions = {"s": [Question(str(i), "?", "open", "test", evidence=(Evidence("c", "key", 0, 1),)) for i in range(5)]}
-
-    def row(question, rank, map_reduce):
-        passages = [{"spans": [["c", "key" if i == rank else f"d{i}", 0, 5]]} for i in range(1, 9)]
-        preflight = {"iou": 0.2, "map_reduce": map_reduce}
-        return {"question_set": "s", "method": "m", "question": str(question), "preflight": json.dumps(preflight)} | {
-            "passages": json.dumps(passages)
-        }
-
-    answers = pd.DataFrame([row(0, 4, True), row(1, 3, True), row(2, 8, False), row(3, 1, False), row(4, 99, True)])
-    (found,) = preflight_quality(preflight_cases(answers, questions))
-    assert [found[name] for name in ("n", "tp", "fp", "fn", "tn")] == [4, 1, 1, 1, 1]
-    assert found["precision"] == found["recall"] == found["f1"] == 0.5
 
 
 # Assets

@@ -14,15 +14,9 @@ from scipy import stats
 from mog_assets import cli
 from mog_assets.comparison import compare_cells, shift
 from mog_assets.evaluation import browse, history
-from mog_assets.evaluation.answers import mark, preflight_cases, preflight_quality, score_answers
+from mog_assets.evaluation.answers import mark, score_answers
 from mog_assets.evaluation.measures import evaluate, measure_names
 from mog_assets.evaluation.scores import compare, score, side_by_side
-from mog_assets.papers.at_rag import experiments as loop
-from mog_assets.papers.briefcontext.experiments import conflicts, preflight
-from mog_assets.papers.experiments.answers import flip_rows, paired_rows
-from mog_assets.papers.experiments.lab import alike, board, greater, score_rows
-from mog_assets.papers.mix_of_granularity import router
-from mog_assets.papers.mix_of_granularity.experiments import granularity, labels
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.significance import (
     bootstrap_interval,
@@ -301,83 +295,6 @@ def test_groups_of_the_report_name_their_documents_and_have_no_interval_on_one()
     assert (
         np.isnan(table.loc["b", ["low", "high"]].astype(float)).all() and table.loc["a", "low"] < table.loc["a", "high"]
     )
-
-
-def test_experiments_claim_nothing_that_documents_do_not_show():
-    cells = [part for _, part in table_of(EFFECTS).groupby("cell", sort=False)]
-    rows = score_rows("s", cells, ["ER"], "base", 0).set_index("cell")
-    assert rows.loc["mog-paper", "documents"] == 9
-    assert greater(rows.loc["mog-paper"]) == "undecided" and alike(rows.loc["mog-paper"]) == "undecided"
-    assert board(rows.reset_index(), "s")[1]["documents"] == "9"
-    table = paired_rows("s", [tuple(cells)], ["ER"], 0).set_index("cell")
-    assert table.loc["mog-paper", "p"] > 0.05
-    (row,) = labels._pairwise("s", cells, [("base", "mog-paper")], 0)
-    assert greater(row) == "undecided"
-    apart = [cell.assign(document=cell["question"]) for cell in cells]
-    assert greater(score_rows("s", apart, ["ER"], "base", 0).set_index("cell").loc["mog-paper"]) == "seen"
-
-
-def test_few_documents_show_no_likeness_however_many_questions():
-    row = {"difference_low": -0.001, "difference_high": 0.001, "n": 1000}
-    assert [alike(row | {"documents": n}) for n in (5, 6)] == ["undecided", "seen"]
-
-
-def test_flips_conflicts_and_rounds_are_tested_by_document():
-    good = EFFECTS > 0
-    marks = pd.concat(
-        [
-            pd.DataFrame({"question": NAMES, "document": DOCUMENTS, "method": way, "exact match": right})
-            for way, right in (("cot", 0.0), ("mog-paper", good.astype(float)))
-        ]
-    ).assign(answered=True)
-    (row,) = flip_rows(marks, dict.fromkeys(NAMES, "k"), 0)
-    assert (row["improved"], row["degraded"], row["documents"]) == (50, 0, 9) and row["p value"] > 0.05
-    found = pd.DataFrame({"document": DOCUMENTS, "map-reduce": good, "one prompt": False, "top_k": 8, "position": 0})
-    *_, whole = conflicts.conflict_rows(found, 0)
-    assert whole["win"] == 50 and whole["p value"] > 0.05 and whole["documents"] == 9
-    hits = pd.DataFrame({"document": DOCUMENTS, "first": good.astype(float), "any": 1.0, "chance": 0.3})
-    (claim,) = loop._topic_claim("s", "w", hits, 0)
-    assert claim.verdict == "not seen" and "90 questions on 9 documents" in claim.because
-
-
-def test_the_preflight_is_judged_by_document():
-    cases = pd.DataFrame({"question_set": "s", "method": "m", "document": DOCUMENTS})
-    cases = cases.assign(foreseen=np.repeat([True] * 5 + [False] * 4, 10), below=True)
-    assert preflight_quality(cases)[0]["documents"] == 9
-    low, high = preflight.preflight_intervals(cases, 0)
-    apart_low, apart_high = preflight.preflight_intervals(cases.assign(document=NAMES), 0)
-    assert high[1] - low[1] > 2 * (apart_high[1] - apart_low[1])
-    foresees, _ = preflight._preflight_claims("s", cases.assign(foreseen=cases["foreseen"] | (NAMES > "q75")), 0)
-    assert foresees.verdict == "undecided" and "90 questions on 9 documents" in foresees.because
-    none, _ = preflight._preflight_claims("s", cases.assign(foreseen=NAMES == "q0"), 0)
-    assert none.verdict == "not seen"
-    found = preflight._preflight_claims("s", cases.assign(below=False), 0)
-    assert [claim.verdict for claim in found] == ["not testable here"] * 2
-    assert preflight_cases(pd.DataFrame(), {}).empty
-
-
-def test_the_gap_to_the_oracle_is_resampled_by_document(tmp_path):
-    values = {"fixed-1": 0.4 + 0 * EFFECTS, "mog-paper": 0.5 + EFFECTS / 2, "oracle-paper": 0.5 + EFFECTS}
-    table = pd.concat(
-        [pd.DataFrame({"question": NAMES, "document": DOCUMENTS, "method": m, "ER": v}) for m, v in values.items()]
-    ).assign(question_set="s")
-    table.to_parquet(tmp_path / "per_question.parquet")
-    stored = SimpleNamespace(path=lambda name: tmp_path / name)
-    settings = SimpleNamespace(level_range=range(1, 2))
-    lab = SimpleNamespace(settings=settings, seed=0, read=lambda key, corpus: stored)
-    ((row,),) = granularity.oracle_gap(lab).tables.values()
-    assert (row["n"], row["documents"]) == (90, 9)
-
-
-def test_routers_are_compared_by_document():
-    weights = {"layer0.weight": np.eye(2, dtype=np.float32), "layer0.bias": np.zeros(2, np.float32)}
-    other = weights | {"layer0.bias": np.array([1, -1], np.float32)}
-    vectors = np.zeros((90, 2), np.float32)
-    wanted = np.eye(2)[np.repeat([0] * 6 + [1] * 3, 10)]
-    by = router.compare(weights, other, vectors, wanted, DOCUMENTS.tolist(), 0)
-    each = router.compare(weights, other, vectors, wanted, NAMES.tolist(), 0)
-    assert (by["questions"], by["groups"]) == (90, 9) and by["p"] > 0.05
-    assert each["p"] <= by["p"]
 
 
 def test_compared_cells_are_those_of_the_functions_alone():

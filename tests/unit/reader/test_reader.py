@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from readers import NONE, QUOTED, REINTRODUCED
 from shared import examples
 
 from mog_assets import tensors
-from mog_assets.answering.answerers import Means, RetrievedPassages
 from mog_assets.answering.neural import MARKED, Neural
-from mog_assets.answering.roles import AnswerRequest, Passage
-from mog_assets.papers.at_rag.answerer import at_rag
+from mog_assets.answering.roles import Passage
 from mog_assets.reader import calibration, network
 from mog_assets.reader.model import SHIPPED, Reader, encoded, shipped, source
 from mog_assets.reader.spans import LONGEST, ReaderSpan, pointed
@@ -150,41 +149,21 @@ def test_a_file_that_is_no_reader_of_this_version_is_refused_with_the_remedy():
 # Roles
 
 
-PASSAGES = [
-    Passage("c", "a", "Bustard", "The great bustard is a heavy bird. It was reintroduced to Salisbury Plain in 2004."),
-    Passage("c", "b", "Otter", "The otter eats fish. It sleeps by day."),
-]
-REINTRODUCED = AnswerRequest("q", "When was the great bustard reintroduced?")
-NONE = AnswerRequest("q", "Who painted the ceiling of the chapel?")
-
-
-@pytest.fixture(scope="module")
-def neural():
-    """The reader that comes with the package."""
-
-    def refuse(texts):
-        raise AssertionError("an open question needs no vectors")
-
-    return Neural(refuse, "e", network=shipped())
-
-
 def test_an_open_question_is_answered_with_a_span(neural):
-    found = neural.answer(REINTRODUCED, PASSAGES)
+    found = neural.answer(REINTRODUCED, QUOTED)
     assert "2004" in found.value and len(found.value) < 30
     assert found.usage.calls == 1 and found.usage.tokens_in > 20 and found.failure == ""
 
 
 def test_an_answer_says_where_it_stands_and_whether_it_is_certain(neural):
-    span = neural.answer(REINTRODUCED, PASSAGES).span
-    assert "2004" in PASSAGES[0].text[span.start : span.end] and span.passage == 0
+    span = neural.answer(REINTRODUCED, QUOTED).span
+    assert "2004" in QUOTED[0].text[span.start : span.end] and span.passage == 0
     assert span.certain == (span.probability >= shipped().certain) and 0.5 < shipped().certain < 1
-    reduced = neural.reduce(REINTRODUCED, [f"Bustard: {PASSAGES[0].text[35:]}"])
-    assert "2004" in reduced.value and (reduced.span.passage, reduced.span.start) == (-1, -1)
-    assert neural.answer(NONE, PASSAGES[1:]).span.probability < MARKED
+    assert neural.answer(NONE, QUOTED[1:]).span.probability < MARKED
 
 
 def test_passages_without_an_answer_are_said_to_have_none(neural):
-    for asked, passages in ((NONE, PASSAGES[1:]), (REINTRODUCED, [])):
+    for asked, passages in ((NONE, QUOTED[1:]), (REINTRODUCED, [])):
         found = neural.answer(asked, passages)
         assert found.value is None and found.failure
         assert found.declined == bool(passages)
@@ -192,75 +171,14 @@ def test_passages_without_an_answer_are_said_to_have_none(neural):
 
 def test_an_answer_does_not_depend_on_what_was_read_before(neural):
     fresh = Neural(neural.encode, "e", network=Reader(SHIPPED.read_bytes(), "x"))
-    assert [neural.answer(REINTRODUCED, PASSAGES[::-1]).value for _ in range(2)] == [
-        fresh.answer(REINTRODUCED, PASSAGES).value
+    assert [neural.answer(REINTRODUCED, QUOTED[::-1]).value for _ in range(2)] == [
+        fresh.answer(REINTRODUCED, QUOTED).value
     ] * 2
-
-
-def test_what_has_the_answer_is_extracted_and_the_rest_is_not(neural):
-    told = neural.extract(REINTRODUCED, PASSAGES).value
-    assert told.splitlines()[0] == f"Bustard: {PASSAGES[0].text[35:]}"
-    assert "2004" in neural.reduce(REINTRODUCED, [told]).value
-    nothing = neural.extract(NONE, PASSAGES[1:])
-    assert nothing.value == "" and nothing.raw == "no relevant information"
-    assert neural.reduce(REINTRODUCED, []).value is None
-
-
-def test_thoughts_are_sentences_and_none_comes_twice(neural):
-    first = neural.think(REINTRODUCED, "", PASSAGES).value
-    assert first == f"Bustard: {PASSAGES[0].text[35:]}"
-    second = neural.think(REINTRODUCED, "", PASSAGES, [first]).value
-    assert second != first
-    assert neural.think(REINTRODUCED, "", PASSAGES, [first, second]).value is None
-
-
-def test_passages_support_what_they_say_and_nothing_else(neural):
-    assert neural.grade_support(REINTRODUCED, PASSAGES, "2004").value == "supported"
-    assert neural.grade_support(REINTRODUCED, PASSAGES, "1850").value == "unsupported"
-    assert neural.grade_support(REINTRODUCED, PASSAGES[1:], "fish").value == "unsupported"
-
-
-def test_the_loop_goes_on_where_passages_have_no_answer(neural):
-    rounds = iter([[PASSAGES[1]], [PASSAGES[1], PASSAGES[0]]])
-
-    def retrieve(queries, k, limit, read=()):
-        return [RetrievedPassages(next(rounds)) for _ in queries]
-
-    (row,) = at_rag([REINTRODUCED], Means(neural, retrieve), rounds=2, limit="")
-    assert "2004" in row.answer and row.rounds == 2 and row.details.get("graded")
-
-
-def test_a_later_round_without_an_answer_does_not_lose_an_earlier_one(neural):
-    rounds = iter([[PASSAGES[0]], [PASSAGES[1]]])
-    assert neural.answer(REINTRODUCED, PASSAGES[1:]).declined
-
-    def retrieve(queries, k, limit, read=()):
-        return [RetrievedPassages(next(rounds)) for _ in queries]
-
-    class Doubts(Neural):
-        """Supports nothing."""
-
-        def grade_support(self, asked, passages, answer):
-            return replace(super().grade_support(asked, passages, answer), value="unsupported")
-
-        def answer(self, asked, passages, thoughts=()):
-            # Without thoughts: they repeat what the first round read.
-            return super().answer(asked, passages)
-
-    reader = Doubts(neural.encode, "e", network=shipped())
-    (row,) = at_rag([REINTRODUCED], Means(reader, retrieve), rounds=2, limit="")
-    assert "2004" in row.answer and row.failure == "" and row.rounds == 2 and row.details.get("graded") is False
-    assert row.details.get("grades") == [
-        {"usefulness": "useful", "support": "unsupported"},
-        {"usefulness": None, "support": None},
-    ]
-    # The answer comes with what it was read from.
-    assert [passage["text"] for passage in row.passages] == [PASSAGES[0].text]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_any_text_can_be_read(neural, text):
-    passages = [Passage("c", "d", text[:100], text), PASSAGES[0]]
+    passages = [Passage("c", "d", text[:100], text), QUOTED[0]]
     assert "2004" in neural.answer(REINTRODUCED, passages).value
     found = neural.answer(replace(REINTRODUCED, question=text), passages)
-    assert found.declined if found.value is None else found.value in text[:100] + text + PASSAGES[0].text
+    assert found.declined if found.value is None else found.value in text[:100] + text + QUOTED[0].text

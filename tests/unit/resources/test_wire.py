@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import pytest
 from chat_server import ChatServer, Reply, completion, extra_input, faults, refusal, refused_parameter, says
 
-from mog_assets.answering.parsing import CITED, choice, extraction, text_answer
+from mog_assets.answering.parsing import CITED, choice, text_answer
 from mog_assets.answering.prompted import Prompted
 from mog_assets.answering.roles import AnswerRequest, Judgement, Passage
+from mog_assets.papers.at_rag.roles import CLASSIFY, GRADE_SUPPORT, GRADE_USEFULNESS, REWRITE, THINK
+from mog_assets.papers.briefcontext.roles import EXTRACT, NOTHING, REDUCE, extraction
 from mog_assets.plugins.generated_questions import asking
 from mog_assets.plugins.generated_questions.candidates import Dropped
 from mog_assets.plugins.generated_questions.windows import Extract
@@ -25,7 +27,6 @@ YES_NO = AnswerRequest("y", "Does insulin lower blood glucose?", {"A": "yes", "B
 OPEN = AnswerRequest("o", "What lowers blood glucose?")
 PASSAGES = [Passage("med", "d1", "Hormones", "Insulin lowers blood glucose. The pancreas makes it.")]
 WINDOW = Extract("d1", "Hormones", 0, "plain", "sentence", 0, "Insulin lowers blood glucose. The pancreas makes it.")
-NOTHING = "no relevant information"
 TEXT = "Insulin lowers blood glucose."
 
 FAILED = "failed"
@@ -57,8 +58,11 @@ class Role:
 
 
 def role(method, *given):
+    """Call a method of the reader; or a role of a paper."""
+
     def call(llm):
-        reply = getattr(Prompted(llm.complete, "loopback-1", failures=(RequestFailed,)), method)(*given)
+        reader = Prompted(llm.complete, "loopback-1", failures=(RequestFailed,))
+        reply = getattr(reader, method)(*given) if isinstance(method, str) else reader.play(method, *given)
         return reply.value, reply.failure
 
     return call
@@ -122,14 +126,12 @@ ROLES = {
         (text_in_german("answer", GERMAN), GERMAN),
         "answer",
     ),
-    "think": Role(role("think", CHOICE, "glucose", PASSAGES), TEXT, TEXT, NOTHING, (GERMAN, GERMAN)),
-    "extract": Role(role("extract", CHOICE, PASSAGES), TEXT, TEXT, NOTHING, (GERMAN, GERMAN)),
-    "extract, nothing": Role(role("extract", CHOICE, PASSAGES), NOTHING, "", TEXT, (GERMAN, GERMAN)),
-    "reduce, choice": Role(
-        role("reduce", CHOICE, [TEXT]), chosen("A"), "A", chosen("B"), (letter_in_chinese("A"), "A")
-    ),
+    "think": Role(role(THINK, CHOICE, "glucose", PASSAGES), TEXT, TEXT, NOTHING, (GERMAN, GERMAN)),
+    "extract": Role(role(EXTRACT, CHOICE, PASSAGES), TEXT, TEXT, NOTHING, (GERMAN, GERMAN)),
+    "extract, nothing": Role(role(EXTRACT, CHOICE, PASSAGES), NOTHING, "", TEXT, (GERMAN, GERMAN)),
+    "reduce, choice": Role(role(REDUCE, CHOICE, [TEXT]), chosen("A"), "A", chosen("B"), (letter_in_chinese("A"), "A")),
     "reduce, open": Role(
-        role("reduce", OPEN, [TEXT]),
+        role(REDUCE, OPEN, [TEXT]),
         said("Insulin."),
         "Insulin.",
         said("Glucagon."),
@@ -137,21 +139,21 @@ ROLES = {
         "answer",
     ),
     "usefulness": Role(
-        role("grade_usefulness", CHOICE, "A"),
+        role(GRADE_USEFULNESS, CHOICE, "A"),
         verdict("useful"),
         "useful",
         verdict("not_useful"),
         ('{"verdict": "nützlich"}', FAILED),
     ),
     "support": Role(
-        role("grade_support", CHOICE, PASSAGES, "A"),
+        role(GRADE_SUPPORT, CHOICE, PASSAGES, "A"),
         verdict("supported"),
         "supported",
         verdict("unsupported"),
         ('{"verdict": "支持"}', FAILED),
     ),
     "rewrite": Role(
-        role("rewrite", CHOICE, "glucose", "A", [TEXT]),
+        role(REWRITE, CHOICE, "glucose", "A", [TEXT]),
         {"query": "insulin glucose"},
         "insulin glucose",
         {"query": "glucagon"},
@@ -187,7 +189,7 @@ ROLES = {
         ('{"verdicts": [{"number": 1, "reason": "是", "verdict": "是"}]}', FAILED),
     ),
     "classify": Role(
-        role("classify", CHOICE), verdict("single"), "single", verdict("none"), ('{"verdict": "einfach"}', FAILED)
+        role(CLASSIFY, CHOICE), verdict("single"), "single", verdict("none"), ('{"verdict": "einfach"}', FAILED)
     ),
     "question": Role(
         question,

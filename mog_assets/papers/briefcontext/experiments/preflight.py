@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.answering.notation import combinations
-from mog_assets.answering.preflight import TOP, Confusion
 from mog_assets.config import Settings
-from mog_assets.evaluation.answers import preflight_cases
 from mog_assets.evaluation.scores import interval, on_documents, p_said
+from mog_assets.papers.briefcontext.preflight import TOP
+from mog_assets.papers.briefcontext.preflight_quality import Confusion, preflight_cases
 from mog_assets.papers.experiments.answers import AnsweredCases, of_answers
 from mog_assets.papers.experiments.conclusions import untestable
 from mog_assets.papers.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, Verdict, registered
@@ -74,7 +74,7 @@ def preflight_intervals(cases: pd.DataFrame, seed: int) -> tuple[np.ndarray, np.
     """95 % intervals of precision, recall and F1, lower and upper ends, each of shape (3,).
 
     Args:
-        cases: Result of `evaluation.answers.preflight_cases` for one answering method.
+        cases: Result of `preflight_quality.preflight_cases` for one answering method.
         seed: Seed of the resamples.
     """
     foreseen, below = cases["foreseen"].to_numpy(bool), cases["below"].to_numpy(bool)

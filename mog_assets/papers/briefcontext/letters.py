@@ -8,8 +8,13 @@ References: Xiong et al. 2024 (Benchmarking Retrieval-Augmented Generation for M
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
-LETTERS = frozenset("ABCD")
+from mog_assets.evaluation.answers import ANSWER_MEASURES, AnswerMeasure
+from mog_assets.questions.sets import Question
+
+_LETTERS = frozenset("ABCD")
 _MARK = '"answer_choice": "'
 # Tried in this order; the first match of the first pattern that matches is used.
 _RULES = tuple(
@@ -35,3 +40,15 @@ def choice(output: str | None) -> str | None:
         return None
     said = output.split(_MARK)[-1].strip()
     return next((match[1] for rule in _RULES if (match := rule.search(said))), "A")
+
+
+def _right(row: Mapping[str, Any], question: Question) -> float:
+    """Mark the raw output: 1 if MIRAGE reads the right letter in it; it finds one in every output but an empty one."""
+    return float(choice(row["raw"]) == question.answer)
+
+
+def _lettered(question: Question) -> bool:
+    return bool(question.options) and _LETTERS.issuperset(question.options)
+
+
+ANSWER_MEASURES.register("mirage", AnswerMeasure(_right, _lettered))
