@@ -24,7 +24,7 @@ from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._core.storage.runs.sqlite import sqlite_run_storage
 from filelock import FileLock
 from hypothesis import settings as hypothesis
-from shared import ROOT, SAMPLES, USUAL_EXAMPLES, VARIABLES, blank_pictures, copy_folder, new_project, run_alone
+from shared import PAPERS, ROOT, SAMPLES, USUAL_EXAMPLES, VARIABLES, blank_pictures, copy_folder, new_project, run_alone
 
 # A third of the questions trains and measures the same way in a third of the time.
 EVERY = 3
@@ -195,12 +195,12 @@ def made_samples(folder):
                     "test": ["dev"],
                 }
             },
-            "methods": ["default", "papers"],
+            "methods": ["default", *(["papers"] if PAPERS else [])],
             "answering": {
-                "methods": ["cot", "one-step", "briefcontext", "mogg-paper+topics → at-rag"],
+                "methods": ["cot", "one-step", *(["briefcontext", "mogg-paper+topics → at-rag"] if PAPERS else [])],
                 "questions": ANSWERED,
             },
-            "topics": {"min_topic_size": 10},
+            **({"topics": {"min_topic_size": 10}} if PAPERS else {}),
         },
     )
     return run_alone(project.settings)
