@@ -35,6 +35,10 @@ ERROR_FIELDS: Registry[Any] = Registry("set of fields of errors")
 OBSERVERS: Registry[Any] = Registry("observer")
 # Functions and properties that an open project has beside its own.
 PROJECT_ATTRIBUTES: Registry[Any] = Registry("attribute of projects")
+# Functions of the settings that open what says who may see which documents, or give None.
+AUTHORIZERS: Registry[Any] = Registry("authorizer")
+# Functions of the settings that give findings of `mog doctor`; none where there is nothing to say.
+FINDINGS: Registry[Any] = Registry("check of a project", "mog_assets.cli.doctor")
 CHUNKERS: Registry[Any] = Registry("chunker", "mog_assets.chunking.chunkers")
 # Readers of foreign data sets, each a command `mog import NAME`, which the plugin `datasets` has.
 IMPORTERS: Registry[Any] = Registry("importer")

@@ -107,7 +107,10 @@ def check_measured(settings: config.Settings, what: str) -> None:
 CONFIG_HELP = "Configuration file instead of mog.yaml (or MOG_CONFIG)."
 config_option = click.option("--config", "path", help=CONFIG_HELP)
 principal_option = click.option(
-    "--as", "principal", metavar="NAME", help="Who asks, if the configuration has permissions; `*` sees all documents."
+    "--as",
+    "principal",
+    metavar="NAME",
+    help="Who asks, where not everybody sees all; `*` sees all documents.",
 )
 
 
@@ -115,12 +118,12 @@ def seen_by(project: Project, principal: str | None) -> Project:
     """A project as somebody sees it.
 
     Raises:
-        ConfigError: it has permissions, and nobody was named; or the other way round.
+        ConfigError: it says who may see what, and nobody was named; or the other way round.
     """
     if principal is not None:
         return project.as_principal(principal)
-    if project.permissions is not None:
-        raise ConfigError("--as: expected who asks, because the configuration has permissions; `*` sees all documents")
+    if project.authorizer is not None:
+        raise ConfigError("--as: expected who asks, because not everybody sees all; `*` sees all documents")
     return project
 
 

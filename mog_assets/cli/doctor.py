@@ -10,12 +10,11 @@ from typing import Any
 
 import click
 
-from mog_assets import config
+from mog_assets import config, registry
 from mog_assets.cli import machine_findings as machine
 from mog_assets.cli import project_findings as project
 from mog_assets.cli.common import FAILED, config_option, echo, guarded
 from mog_assets.cli.findings import OK, PROBLEM, WARNING, Finding
-from mog_assets.config import Settings
 from mog_assets.resources import extras
 from mog_assets.resources.errors import MogError
 
@@ -47,7 +46,7 @@ def examine(path: str | None = None) -> Iterator[Finding]:
     yield from _tried("torch", machine.torch_build, settings)
     yield from _tried("encoder", machine.encoder, settings)
     if settings is not None:
-        for item, check in _OF_A_PROJECT.items():
+        for item, check in registry.FINDINGS.items():
             yield from _tried(item, check, settings)
     yield from _tried("home", project.home, settings, config.file(path).parent)
     yield from _tried("qdrant", machine.qdrant)
@@ -56,15 +55,11 @@ def examine(path: str | None = None) -> Iterator[Finding]:
     yield from _tried("open files", machine.open_files)
 
 
-# What there is nothing to say of has no findings.
-_OF_A_PROJECT: dict[str, Callable[[Settings], Iterator[Finding]]] = {
-    "reranker": machine.reranker,
-    "engine": machine.engine,
-    "documents": project.documents,
-    "sources": project.sources,
-    "permissions": project.permissions,
-    "languages": project.languages,
-}
+registry.FINDINGS.register("reranker", machine.reranker)
+registry.FINDINGS.register("engine", machine.engine)
+registry.FINDINGS.register("documents", project.documents)
+registry.FINDINGS.register("sources", project.sources)
+registry.FINDINGS.register("languages", project.languages)
 
 
 def _tried(item: str, check: Callable[..., Iterator[Finding]], *of: Any) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What `mog doctor` finds of a project: its settings, documents, sources, rules, home."""
+"""What `mog doctor` finds of a project: its settings, documents, sources, home."""
 
 from __future__ import annotations
 
@@ -90,26 +90,6 @@ def sources(settings: Settings) -> Iterator[Finding]:
             yield Finding("sources", OK, said)
         else:
             yield Finding("sources", WARNING, said, "correct the address, or add documents")
-
-
-def permissions(settings: Settings) -> Iterator[Finding]:
-    """Check that the rules of who may see what, and the keys of an identity provider, can be read."""
-    from mog_assets.serving.permissions import Permissions
-
-    if settings.permissions is None:
-        return
-    rules = Permissions(settings.permissions).rules
-    if rules.tokens is not None:
-        rules.tokens.check()
-    said = f"{settings.permissions}: principals {len(rules.settings.principals)}, rules {len(rules.settings.rules)}"
-    said += "" if rules.tokens is None else ", and tokens of an identity provider, whose keys are there"
-    takers = {name for name, corpus in settings.corpora.items() if corpus.pushed is not None}
-    others = sorted({name for rule in rules.settings.push for name in rule.corpora} - takers)
-    if others:
-        remedy = f"name corpora with `pushed` ({', '.join(sorted(takers)) or 'there are none'})"
-        yield Finding("permissions", WARNING, f"{said}; push names {', '.join(others)}, which take none", remedy)
-    else:
-        yield Finding("permissions", OK, said)
 
 
 def languages(settings: Settings) -> Iterator[Finding]:

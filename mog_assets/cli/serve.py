@@ -89,9 +89,9 @@ def serve(path: str | None, host: str, port: int, live: bool, log_format: str, *
 
     _wait_for_words(settings)
     project = mog_assets.open(settings)
-    if project.permissions is not None:
-        # What is wrong with the rules is told now, and not to callers.
-        project.permissions.check()
+    if project.authorizer is not None:
+        # What is wrong with it is told now, and not to callers.
+        project.authorizer.check()
     server.log_to_stderr(log_format)
     fit = descriptors.reserve(options.connections)
     if fit < options.connections:
@@ -104,8 +104,8 @@ def serve(path: str | None, host: str, port: int, live: bool, log_format: str, *
     def ready() -> None:
         if project.trouble:
             log.warning("%s", project.trouble)
-        if project.permissions is not None:
-            log.warning("permissions: each caller sends a key or token of its own")
+        if project.authorizer is not None:
+            log.warning("each caller sends a key or token of its own")
         elif not options.key:
             log.warning("%s is not set: only this machine is served, without a key", access.KEY_VARIABLE)
         echo(url)
@@ -155,9 +155,10 @@ def _options(host: str, settings: Settings, given: dict[str, Any]) -> ServerOpti
     Raises:
         ConfigError: other machines would be served without a key, or the key is short.
     """
+    from mog_assets.serving.authorizer import opened_authorizer
     from mog_assets.serving.limits import ServerOptions
 
-    key = access.key_for(host, settings.permissions is not None)
+    key = access.key_for(host, opened_authorizer(settings) is not None)
     given["connections_per_address"] = given["connections_per_address"] or math.ceil(given["connections"] / 4)
     values = {_FIELDS.get(name, name): value for name, value in given.items()}
     return ServerOptions(key=key, hosts=access.names_of(host, key), **values)

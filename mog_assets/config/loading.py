@@ -114,11 +114,9 @@ def _absolute(settings: Settings, base: Path) -> Settings:
     home = resolved("home", settings.home, base)
     check_home(home, corpora)
     corpora |= {name: copies(home, name) for name in settings.corpora if name not in corpora}
-    permissions = None if settings.permissions is None else resolved("permissions", settings.permissions, base)
     return settings.model_copy(
         update={
             "home": home,
-            "permissions": permissions,
             **{name: section.place(section.of(settings), base) for name, section in registry.SECTIONS.items()},
             **_encoders(settings, base),
             "llm": _llm(settings, base),

@@ -59,8 +59,6 @@ class Settings(SettingsModel):
     reranker: RerankerSettings | None = None
     engine: EngineSettings = EngineSettings()
     automation: AutomationSettings = AutomationSettings()
-    # The file that says who may see which documents; None: whoever may ask may see all.
-    permissions: Place | None = None
     # None: the group `default` of retrieval/methods.py.
     methods: list[str] | None = None
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0

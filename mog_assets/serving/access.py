@@ -19,18 +19,18 @@ def loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def key_for(host: str, permissions: bool = False) -> str:
+def key_for(host: str, own: bool = False) -> str:
     """The key that callers of a server at this address must send; empty if none is asked for.
 
     Args:
         host: The address.
-        permissions: Whether each caller has a key of its own.
+        own: Whether each caller has a key of its own.
 
     Raises:
         ConfigError: other machines would be served without a key, or the key is too short or cannot be sent.
     """
     key = os.environ.get(KEY_VARIABLE, "")
-    if not key and not permissions and not loopback(host):
+    if not key and not own and not loopback(host):
         raise ConfigError(
             f"--host: expected an address of this machine alone (127.0.0.1, ::1, localhost) because {KEY_VARIABLE} is "
             f"not set, got {host!r}: set {KEY_VARIABLE} to serve other machines"

@@ -22,7 +22,6 @@ from mog_assets.retrieval.corpora import Read
 from mog_assets.retrieval.methods import by_words
 from mog_assets.retrieval.where import Fields
 from mog_assets.serving import reading
-from mog_assets.serving.permissions import Seen
 from mog_assets.tools import Tools
 
 _log = logging.getLogger(__name__)
@@ -41,7 +40,6 @@ class Generation:
     """Artefacts of one moment, open for questions.
 
     Attributes:
-        seen: What principals see of it.
         users: Questions that use it now.
         retired: Whether a newer one is used for new questions.
     """
@@ -50,7 +48,6 @@ class Generation:
     version: str
     retrieval: Retrieval
     fields: Fields
-    seen: Seen
     opened: float = field(default_factory=time.time)
     users: int = 0
     retired: bool = False
@@ -176,8 +173,7 @@ class Generations:
             # Collections are always those of now.
             vector_store=None if snapshot is not None else self._tools.qdrant,
         )
-        fields = Fields(retrieval.corpora)
-        return Generation(snapshot, version, retrieval, fields, Seen(fields))
+        return Generation(snapshot, version, retrieval, Fields(retrieval.corpora))
 
     def _check_encoder(self, snapshot: Snapshot, required: Sequence[Place]) -> None:
         """Vectors of questions and of chunks must be of one encoder: others can be compared, and mean nothing.

@@ -12,6 +12,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mog_assets.resources.errors import MogError
+from mog_assets.serving.authorizer import Authorizer
 from mog_assets.serving.limits import (
     BODIES,
     HEAD_BYTES,
@@ -22,7 +23,6 @@ from mog_assets.serving.limits import (
     ServerOptions,
     check_json,
 )
-from mog_assets.serving.permissions import Permissions
 from mog_assets.serving.problems import Problem, problem_of
 
 # Anybody may ask for these: they hold nothing of the project's documents.
@@ -51,8 +51,8 @@ class Guard:
     shown = OPEN
     remedy = "if it is this server's own, behind a proxy, start it with --public-url; else see --allow-origin"
 
-    def __init__(self, app: ASGIApp, options: ServerOptions, permissions: Permissions | None = None) -> None:
-        self.app, self.options, self.permissions = app, options, permissions
+    def __init__(self, app: ASGIApp, options: ServerOptions, authorizer: Authorizer | None = None) -> None:
+        self.app, self.options, self.authorizer = app, options, authorizer
         self._key = options.key.encode()
         self._arriving = 0
         self._answered: Counter[str] = Counter()
@@ -146,11 +146,11 @@ class Guard:
             raise Problem(403, f"Origin: pages of {origin!r} may not call this server: {self.remedy}", "origin")
 
     async def _check_caller(self, scope: Scope, headers: Headers) -> None:
-        """Let callers with the right key pass; with permissions, say who they are."""
-        path, permissions = scope["path"], self.permissions
+        """Let callers with the right key pass; if each has one of its own, say who they are."""
+        path, authorizer = scope["path"], self.authorizer
         if path in self.open:
             return
-        if permissions is None:
+        if authorizer is None:
             if self._key:
                 self._check_key(headers.get("authorization", ""))
         elif path == METRICS:
@@ -161,7 +161,7 @@ class Guard:
         else:
             token = _token(headers.get("authorization", ""), "a key or token of your own")
             try:
-                principal = await asyncio.to_thread(permissions.bearer, token)
+                principal = await asyncio.to_thread(authorizer.bearer, token)
             except MogError as error:
                 raise problem_of(error) from error
             if principal is None:

@@ -152,15 +152,15 @@ class Agents:
 
     def _project(self, ctx: Context) -> Any:
         """The project as whoever calls a tool may see it."""
-        permissions = self._whole.permissions
+        authorizer = self._whole.authorizer
         # On standard input, it was said at the start who asks.
-        if permissions is None or self._whole.seen_as:
+        if authorizer is None or self._whole.seen_as:
             return self._whole
         # The guard has checked the header of this request; the tool runs in another task.
         token = (ctx.headers or {}).get("authorization", "").partition(" ")[2].strip()
-        principal = permissions.bearer(token)
+        principal = authorizer.bearer(token)
         if principal is None:
-            raise NotAllowed("permissions: expected a key or token in the request of a tool, got none that is valid")
+            raise NotAllowed("Authorization: expected a key or token in the request of a tool, got none that is valid")
         return self._whole.as_principal(principal)
 
     def _fetched(self, project: Any, id: str, with_url: Callable[[str], str]) -> Fetched:
@@ -253,8 +253,8 @@ def server(project: Any, options: ServerOptions, search: Slots, answers: Slots, 
     )
     for tool in (agents.search, agents.fetch, agents.ask):
         made.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True))
-    # With permissions, the rules say for each call who may.
-    if options.push or project.permissions is not None and project.permissions.pushes:
+    # An authorizer says for each call who may.
+    if options.push or project.authorizer is not None and project.authorizer.pushes:
         made.add_tool(agents.push, annotations=ToolAnnotations(destructive_hint=True, idempotent_hint=True))
     return made
 

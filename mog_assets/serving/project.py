@@ -42,9 +42,9 @@ from mog_assets.retrieval.methods import (
 from mog_assets.retrieval.phrases import phrases, quoted
 from mog_assets.retrieval.where import Where
 from mog_assets.serving import reading
+from mog_assets.serving.authorizer import ALL, EVERYTHING, Principal, Sight, opened_authorizer
 from mog_assets.serving.generations import Generation, Generations
 from mog_assets.serving.observers import opened_observers
-from mog_assets.serving.permissions import ALL, EVERYTHING, Permissions, Principal, Sight
 from mog_assets.serving.results import Answer, CorpusInfo, Document, Passage, Retrieved
 from mog_assets.tools import Tools
 
@@ -99,8 +99,8 @@ class Project:
     def __init__(self, settings: Settings, names: list[str], refresh: float | None, keep: bool) -> None:
         self.settings = settings
         self._names = names
-        # Without a file of rules everybody sees everything.
-        self.permissions = None if settings.permissions is None else Permissions(settings.permissions)
+        # None: everybody sees everything.
+        self.authorizer = opened_authorizer(settings)
         self._principal: Principal | None = None
         self._whole = True
         # What people ask is stored in the log of use or nowhere.
@@ -115,16 +115,16 @@ class Project:
 
         Args:
             principal: The name of who asks; `*` sees all documents.
-            groups: Groups that they are in, beside those that the file of rules says.
+            groups: Groups that they are in, beside those that are known.
 
         Raises:
-            ConfigError: nobody may be called so, or the settings have no `permissions`.
-            NotAllowed: the rules cannot be read.
+            ConfigError: nobody may be called so, or the settings do not say who may see what.
+            NotAllowed: it cannot be told who may.
         """
-        if self.permissions is None:
-            raise ConfigError("permissions: expected a file of rules in the settings, which say who may see what")
+        if self.authorizer is None:
+            raise ConfigError("as_principal: expected settings that say who may see what, got none: everybody sees all")
         if not isinstance(principal, Principal):
-            principal = self.permissions.principal(principal, groups)
+            principal = self.authorizer.principal(principal, groups)
         seen = copy.copy(self)
         seen._principal, seen._whole = principal, False
         return seen
@@ -139,13 +139,13 @@ class Project:
         """The artefacts for a question, and what may be seen of them.
 
         Raises:
-            NotAllowed: nobody says who asks, or the rules cannot be read.
+            NotAllowed: nobody says who asks, or it cannot be told what they see.
             MogError: something is wrong with the artefacts; who does not see all is not told what.
         """
         try:
             with self._generations.using() as now:
-                rules = self.permissions
-                yield now, EVERYTHING if rules is None else rules.sight(now.seen, self._principal)
+                of = self.authorizer
+                yield now, EVERYTHING if of is None else of.sight(self._principal, now.fields)
         except (ConfigError, NotFound, NotAllowed):
             raise
         except MogError as error:
@@ -513,7 +513,7 @@ class Project:
     def _may_push(self, corpus: str) -> bool:
         if self.settings.corpora[corpus].pushed is None:
             return False
-        return self.permissions is None or self.permissions.may_push(self._principal, corpus)
+        return self.authorizer is None or self.authorizer.may_push(self._principal, corpus)
 
     def sentences(self, question: str, passage: Passage, most: int | None = None) -> list[tuple[int, int, float]]:
         """How similar each sentence of a passage is to a question.

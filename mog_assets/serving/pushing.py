@@ -46,7 +46,7 @@ def add_push(made: FastAPI, serving: Serving) -> None:
     """Add the routes."""
 
     async def pushed(request: Request, corpus: str, put: list[Any], delete: list[str]) -> JSONResponse:
-        if not serving.options.push and serving.project.permissions is None:
+        if not serving.options.push and serving.project.authorizer is None:
             raise Problem(403, "This server takes no documents: `mog serve --push` does")
         project = serving.project_for(request)
         changed = await serving.documents.run(project.push, corpus, put, delete)

@@ -21,7 +21,7 @@ from mog_assets.retrieval.methods import LIMITS, Method
 from mog_assets.retrieval.passages import Passages
 from mog_assets.retrieval.phrases import phrases
 from mog_assets.retrieval.where import Fields, noted
-from mog_assets.serving.permissions import EVERYTHING, Sight
+from mog_assets.serving.authorizer import EVERYTHING, Sight
 from mog_assets.serving.results import CorpusInfo, Likeliest, Passage, Span
 from mog_assets.text.languages import name_of
 

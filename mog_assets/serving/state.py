@@ -35,7 +35,7 @@ class Serving(Connections):
 
     def project_for(self, request: Request) -> Any:
         """The project as who sent a request may see it."""
-        if self.project.permissions is None:
+        if self.project.authorizer is None:
             return self.project
         # Set by the guard; without it nothing is shown.
         return self.project.as_principal(request.state.principal)

@@ -146,26 +146,6 @@ def test_what_comes_from_elsewhere_is_looked_at_and_not_sought_among_local_files
     assert [finding.state for finding in project_findings.sources(settings)] == ["ok", "ok", "problem"]
 
 
-def test_rules_that_cannot_be_read_and_keys_that_are_not_there_are_problems(project, tmp_path, nobody):
-    rules = tmp_path / "access.yaml"
-    settings = project.settings.model_copy(update={"permissions": rules})
-
-    def found(text):
-        rules.write_text(text, encoding="utf-8")
-        return only(doctor._tried("permissions", project_findings.permissions, settings))
-
-    assert list(project_findings.permissions(project.settings)) == []
-    assert "access.yaml" in only(doctor._tried("permissions", project_findings.permissions, settings)).found
-    good = "principals: {ann: {groups: [staff]}}\nrules: [{allow: [staff]}]\n"
-    assert found(good).state == "ok" and found(good).found.endswith("access.yaml: principals 1, rules 1")
-    wrong = found("rules: [{allow: staff}]\n")
-    assert wrong.state == "problem" and "rules.0.allow" in wrong.found
-    other = found(good + "push: [{allow: [staff], corpora: [notes]}]\n")
-    assert other.state == "warning" and "push names notes" in other.found
-    away = found(good + f"jwt: {{keys: '{nobody}/keys', issuer: i, audience: a}}\n")
-    assert away.state == "problem" and "jwt.keys: expected keys from" in away.found
-
-
 def test_missing_and_old_packages_are_named_with_the_command(monkeypatch):
     asked = ["numpy>=999", "no-such-package>=1", "click>=8", "nothing-either; extra == 'dev'"]
     monkeypatch.setattr(machine_findings.metadata, "requires", lambda name: asked)

@@ -229,7 +229,7 @@ from mog_assets.serving import mcp_server
 from mog_assets.serving.limits import ServerOptions, Slots
 
 work = Slots("search", 1, 1, 1.0)
-mcp_server.serve_stdio(mcp_server.server(SimpleNamespace(permissions=None), ServerOptions(), work, work, work))
+mcp_server.serve_stdio(mcp_server.server(SimpleNamespace(authorizer=None), ServerOptions(), work, work, work))
 """
 
 

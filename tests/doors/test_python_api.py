@@ -76,8 +76,8 @@ def until(condition, seconds=60):
 # What it gives
 
 
-def test_without_permissions_nobody_is_told_apart(opened):
-    with pytest.raises(ConfigError, match="permissions: expected a file of rules"):
+def test_without_an_authorizer_nobody_is_told_apart(opened):
+    with pytest.raises(ConfigError, match="expected settings that say who may see what"):
         opened.as_principal("ann")
 
 

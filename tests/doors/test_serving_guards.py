@@ -31,7 +31,7 @@ class Project:
     """Searches block until they may go on."""
 
     version, trouble, loaded, methods, ways, corpora = "1", "", 0.0, ["auto"], ["one-step"], []
-    permissions = None
+    authorizer = None
     unnoted, names, seen_as = 0, ["c"], []
 
     def __init__(self, folder=None, sources=()):

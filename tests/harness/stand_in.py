@@ -17,7 +17,7 @@ WAIT_SECONDS = 60
 
 class Project:
     version, trouble, loaded, methods, ways, corpora = "1", "", 0.0, ["auto"], ["one-step"], []
-    permissions = None
+    authorizer = None
     unnoted, names, seen_as = 0, ["c"], []
 
     def __init__(self, settings):

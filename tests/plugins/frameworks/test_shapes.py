@@ -17,7 +17,7 @@ KEY = "a-key-of-many-letters"
 class Project:
     """What the routes that are asked here read."""
 
-    permissions = None
+    authorizer = None
     unnoted, names, seen_as = 0, ["c"], []
     version, trouble, loaded = "1", "", 0.0
 

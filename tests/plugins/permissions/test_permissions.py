@@ -24,10 +24,10 @@ from web_server import WebServer
 
 import mog_assets
 from mog_assets.corpus.pushed import push
+from mog_assets.plugins.permissions.rules import hashed
 from mog_assets.resources.errors import ConfigError, MogError, NotAllowed, NotFound
 from mog_assets.serving import http
 from mog_assets.serving.limits import ServerOptions
-from mog_assets.serving.permissions import hashed
 
 GROUPS = ["staff", "hr", "lab"]
 PEOPLE = {"ann": ["staff"], "bob": ["hr", "lab"], "eve": []}

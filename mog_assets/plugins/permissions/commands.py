@@ -7,6 +7,8 @@ import json
 import click
 
 from mog_assets.cli.common import config_option, echo, guarded, print_table, settings_of
+from mog_assets.plugins.permissions.settings import PERMISSIONS
+from mog_assets.registry import COMMANDS
 from mog_assets.resources.errors import ConfigError
 
 
@@ -19,19 +21,19 @@ from mog_assets.resources.errors import ConfigError
 @guarded
 def permissions(principal: str | None, path: str | None, groups: tuple[str, ...], new_key: bool, as_json: bool) -> None:
     """Print how many documents of every corpus each principal sees, or PRINCIPAL alone."""
-    from mog_assets.serving import permissions as rules
-    from mog_assets.serving import project
+    from mog_assets.plugins.permissions import rules
+    from mog_assets.serving import authorizer, project
 
     if new_key:
         key = rules.new_key()
         echo(f"key:  {key}\nhash: {rules.hashed(key)}")
         return
     settings = settings_of(path)
-    if settings.permissions is None:
+    if PERMISSIONS.of(settings) is None:
         raise ConfigError("permissions: expected the path of a file of rules in mog.yaml, got none: everybody sees all")
     with project.open(settings, keep=False) as opened:
-        assert opened.permissions is not None
-        names = [principal] if principal else [*opened.permissions.rules.settings.principals, rules.ALL]
+        assert isinstance(opened.authorizer, rules.Permissions)
+        names = [principal] if principal else [*opened.authorizer.rules.settings.principals, authorizer.ALL]
         rows = []
         for name in names:
             counts = {corpus.name: corpus.documents for corpus in opened.as_principal(name, groups).corpora}
@@ -40,3 +42,6 @@ def permissions(principal: str | None, path: str | None, groups: tuple[str, ...]
         echo(json.dumps(rows, ensure_ascii=False, indent=1))
     else:
         print_table("documents that are seen", rows)
+
+
+COMMANDS.register("permissions", permissions)

@@ -17,19 +17,19 @@ from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
 from mog_assets.config import yaml_values
 from mog_assets.config.loading import checked
+from mog_assets.plugins.permissions.tokens import JwtSettings, Tokens
 from mog_assets.resources.errors import ConfigError, NotAllowed
 from mog_assets.resources.settings import SettingsModel
 from mog_assets.retrieval.where import FIELDS, Fields, parse
-from mog_assets.serving.tokens import JwtSettings, Tokens
+from mog_assets.serving.authorizer import ALL, EVERYTHING, Principal, Sight
 
-ALL = "*"
-"""The principal that sees every document: in Python and on the command line only."""
 # A group that every principal is in.
 EVERYONE = "everyone"
 # Begins the name of a principal in a rule: who chooses a name for itself must not be able to choose that of a group.
@@ -122,24 +122,6 @@ class PermissionSettings(SettingsModel):
 
 
 @dataclass(frozen=True)
-class Principal:
-    """Somebody who asks.
-
-    Attributes:
-        name: Its name; `ALL` for who sees everything.
-        groups: Names of the groups that it is in.
-    """
-
-    name: str
-    groups: frozenset[str] = frozenset()
-
-    @property
-    def names(self) -> frozenset[str]:
-        """What rules may call it."""
-        return self.groups | {EVERYONE, _USER + self.name}
-
-
-@dataclass(frozen=True)
 class Rules:
     """The rules of a moment.
 
@@ -169,83 +151,46 @@ class Rules:
         return {one.key: name for name, one in self.settings.principals.items() if one.key is not None}
 
 
-@dataclass(frozen=True)
-class Sight:
-    """What somebody sees of a project.
-
-    Attributes:
-        documents: Which documents, bool of shape (documents,); None: all.
-        known: Names of metadata that a filter may use; None: all.
-        hidden: Keys of metadata that are not shown.
-    """
-
-    documents: np.ndarray | None = None
-    known: tuple[str, ...] | None = None
-    hidden: frozenset[str] = frozenset()
-
-    @property
-    def whole(self) -> bool:
-        """Whether nothing is kept from view."""
-        return self.known is None
-
-    def shown(self, metadata: Any, name: str = "") -> Any:
-        """Metadata without what is not shown."""
-        if not self.hidden or not isinstance(metadata, dict):
-            return metadata
-        places = {key: f"{name}.{key}".lstrip(".") for key in metadata}
-        return {
-            key: self.shown(value, places[key]) for key, value in metadata.items() if places[key] not in self.hidden
-        }
-
-
-EVERYTHING = Sight()
-
-
 @dataclass
 class Seen:
-    """What principals see of the documents that are searched now.
+    """What principals see of the documents that are searched now."""
 
-    Attributes:
-        fields: What the documents say of themselves.
-    """
-
-    fields: Fields
     _sights: dict[frozenset[str], Sight] = field(default_factory=dict)
     _parts: dict[int, Any] = field(default_factory=dict)
     _version: str = ""
     _alone: Lock = field(default_factory=Lock)
 
-    def by(self, rules: Rules, principal: Principal) -> Sight:
-        """What a principal sees by some rules."""
+    def by(self, rules: Rules, principal: Principal, fields: Fields) -> Sight:
+        """What a principal sees by some rules, of documents that say something of themselves."""
         names = principal.names
         with self._alone:
             if self._version != rules.version:
                 self._sights, self._parts, self._version = {}, {}, rules.version
             if names not in self._sights:
-                sight = self._sight(rules, names)
+                sight = self._sight(rules, names, fields)
                 if len(self._sights) >= _SIGHTS:
                     self._sights.pop(next(iter(self._sights)))
                 self._sights[names] = sight
             return self._sights[names]
 
-    def matching(self, rules: Rules, number: int) -> np.ndarray:
-        """The documents that meet the filter of a rule, bool of shape (documents,)."""
-        return self._once((number, "where"), lambda: self.fields.meeting(rules.settings.rules[number].where))
+    def _sight(self, rules: Rules, names: Iterable[str], fields: Fields) -> Sight:
+        seen = np.zeros_like(fields.meeting({}))
 
-    def _sight(self, rules: Rules, names: Iterable[str]) -> Sight:
-        seen = np.zeros_like(self.fields.meeting({}))
+        def matching(number: int) -> np.ndarray:
+            return self._once((number, "where"), lambda: fields.meeting(rules.settings.rules[number].where))
+
         for number, rule in enumerate(rules.settings.rules):
             if rule.allow_by is None:
                 if set(rule.allow).isdisjoint(names):
                     continue
-                seen |= self.matching(rules, number)
+                seen |= matching(number)
                 continue
-            allowing = self._once(rule.allow_by, lambda key=rule.allow_by: self.fields.documents_by_value(key))
+            allowing = self._once(rule.allow_by, lambda key=rule.allow_by: fields.documents_by_value(key))
             named = np.zeros_like(seen)
             for name in names:
                 named[allowing.get(name, [])] = True
-            seen |= named & self.matching(rules, number)
-        known = tuple(name for name in self.fields.names(seen) if name not in FIELDS and name not in rules.hidden)
+            seen |= named & matching(number)
+        known = tuple(name for name in fields.names(seen) if name not in FIELDS and name not in rules.hidden)
         return Sight(None if seen.all() else seen, known, rules.hidden)
 
     def _once(self, key: Any, make: Any) -> Any:
@@ -265,6 +210,8 @@ class Permissions:
         self.path = path
         self._stamp: tuple[int, ...] = ()
         self._rules: Rules | None = None
+        # As long as the documents are open.
+        self._seen: WeakKeyDictionary[Fields, Seen] = WeakKeyDictionary()
         self._alone = Lock()
 
     @property
@@ -313,10 +260,10 @@ class Permissions:
             ConfigError: nobody may be called so.
         """
         if name == ALL:
-            return Principal(ALL)
+            return _principal(ALL, frozenset())
         try:
             of_file = self.rules.settings.principals.get(_name(name), PrincipalSettings()).groups
-            return Principal(name, frozenset([*of_file, *map(_group, groups)]))
+            return _principal(name, frozenset([*of_file, *map(_group, groups)]))
         except ValueError as error:
             raise ConfigError(f"principal: expected {error}, got {name!r} in {sorted(map(str, groups))!r}") from error
 
@@ -342,14 +289,18 @@ class Permissions:
         # What cannot be a group is none.
         return self.principal(claims[0], [g for g in groups if _is_name(g) and not g.startswith(_USER)])
 
-    def sight(self, seen: Seen, principal: Principal | None) -> Sight:
-        """What a principal sees.
+    def sight(self, principal: Principal | None, fields: Fields) -> Sight:
+        """What a principal sees of documents that say something of themselves.
 
         Raises:
             NotAllowed: nobody was named, or it cannot be told.
         """
         principal = _somebody(principal)
-        return EVERYTHING if principal.name == ALL else seen.by(self.rules, principal)
+        if principal.name == ALL:
+            return EVERYTHING
+        with self._alone:
+            seen = self._seen.setdefault(fields, Seen())
+        return seen.by(self.rules, principal, fields)
 
     @property
     def pushes(self) -> bool:
@@ -368,6 +319,10 @@ class Permissions:
         """
         principal = _somebody(principal)
         return principal.name == ALL or self.rules.may_push(principal, corpus)
+
+
+def _principal(name: str, groups: frozenset[str]) -> Principal:
+    return Principal(name, groups | {EVERYONE, _USER + name})
 
 
 def _somebody(principal: Principal | None) -> Principal:
