@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from mog_assets.resources.registry import ENCODER_FORMS as ENCODER_FORMS
+from mog_assets.resources.registry import ENCODER_KEYS as ENCODER_KEYS
 from mog_assets.resources.registry import ENCODERS as ENCODERS
 from mog_assets.resources.registry import ENGINES as ENGINES
 from mog_assets.resources.registry import FAMILIES as FAMILIES
@@ -51,7 +52,7 @@ CONTAINERS: Registry[Any] = Registry("format of many documents")
 READERS: Registry[Any] = Registry("reader", "mog_assets.corpus.readers")
 # The others are those of retrievers and levels, such as `bm25-1`.
 _RETRIEVERS = ("bm25", "dense", "title")
-EXPERTS: Registry[Any] = Registry("expert", "mog_assets.ranking.reranking", reserved=_RETRIEVERS)
+EXPERTS: Registry[Any] = Registry("expert", "mog_assets.ranking.relations", reserved=_RETRIEVERS)
 METHODS: Registry[Any] = Registry("kind of method", "mog_assets.ranking.methods")
 GROUPS: Registry[Any] = Registry("group of methods", "mog_assets.ranking.methods")
 # Suffixes of methods that limit each question to some chunks.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar
 
 from mog_assets.config import Settings
 from mog_assets.resources.encoder import Encoder
@@ -11,9 +13,10 @@ from mog_assets.resources.engine import Engine, open_engine
 from mog_assets.resources.files import make_home
 from mog_assets.resources.llm import OpenAIModel
 from mog_assets.resources.qdrant import connect
-from mog_assets.resources.reranker import Reranker
 from mog_assets.resources.store import Store
 from mog_assets.resources.vector_store import VectorStore
+
+Opened = TypeVar("Opened")
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Tools:
 
     settings: Settings
     keep: bool = True
+    _opened: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def store(self) -> Store:
@@ -44,11 +48,12 @@ class Tools:
         """Encodes texts; vectors are cached in the home folder."""
         return Encoder(self.settings.encoder, self.settings.home / "cache", keep=self.keep)
 
-    @cached_property
-    def reranker(self) -> Reranker | None:
-        """Reads questions with texts; scores are cached in the home folder. None if the settings name none."""
-        chosen = self.settings.reranker
-        return None if chosen is None else Reranker(chosen, self.settings.home / "cache" / "reranker", self.keep)
+    def opened(self, resource: Callable[[Tools], Opened]) -> Opened:
+        """Return a further resource that a function opens, on first use."""
+        if resource not in self._opened:
+            self._opened[resource] = resource(self)
+        opened: Opened = self._opened[resource]
+        return opened
 
     @cached_property
     def qdrant(self) -> VectorStore:

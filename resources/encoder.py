@@ -16,7 +16,7 @@ from mog_assets.resources import tracing
 from mog_assets.resources.encoder_settings import EMBEDDED, EncoderSettings, Hashed, NamedEncoder, Role, Vectors
 from mog_assets.resources.points import reach
 from mog_assets.resources.progress import kept
-from mog_assets.resources.registry import ENCODER_FORMS, ENCODERS
+from mog_assets.resources.registry import ENCODER_KEYS, ENCODERS
 from mog_assets.resources.store import digest
 from mog_assets.resources.vector_cache import VectorCache, add, lookup, text_hash
 
@@ -44,6 +44,10 @@ class Model(Protocol):
     @property
     def size(self) -> int | None:
         """Size of a vector; None until there is one."""
+
+    @property
+    def by_role(self) -> bool:
+        """Whether questions and passages are told apart beside their prompts."""
 
     def is_token(self, words: Sequence[str]) -> np.ndarray:
         """Which words it knows: bool array of shape (words,)."""
@@ -90,26 +94,24 @@ class Encoder:
         self.role = role
         self.encoded = 0
         # The number of threads of a computation, which decides how it is rounded, belongs to the whole process.
-        self._alone = RLock() if settings.endpoint is None else nullcontext()
+        self._alone = nullcontext() if settings.served else RLock()
         # Encodes what is not in the cache on other machines; None: here.
         self.elsewhere: Callable[[Hashed], Generator[Hashed]] | None = None
 
     @cached_property
     def model(self) -> Model:
         """What computes vectors."""
-        if self.settings.endpoint is not None:
-            from mog_assets.resources.embeddings import Served
-
-            return Served(self.settings, self.settings.endpoint)
+        if served := self.settings.served:
+            model: Model = served.open(self.settings)
+            return model
         named = ENCODERS.get(self.settings.model)
-        model: Model = (_transformer if named is None else named.open)(self.settings, self.setting)
+        model = (_transformer if named is None else named.open)(self.settings, self.setting)
         return model
 
     @cached_property
     def questions(self) -> Encoder:
         """The encoder of questions, whose vectors are compared with those of passages: the same model."""
-        same = self.model.prompt("query") == self.model.prompt("passage")
-        if same and (self.settings.endpoint is None or not ENCODER_FORMS[self.settings.endpoint.form].by_role):
+        if self.model.prompt("query") == self.model.prompt("passage") and not self.model.by_role:
             return self
         encoder = Encoder(self.settings, self.cache, self.setting, self.keep, "query")
         encoder.model, encoder._alone = self.model, self._alone
@@ -118,14 +120,14 @@ class Encoder:
     @cached_property
     def identity(self) -> list[Any]:
         """Shows without reading weights whether vectors may have changed: settings, files of a local folder."""
-        ignored = {"device", "levels", "query_model", "cache_mb", "endpoint"}
+        ignored = {"device", "levels", "query_model", "cache_mb", *ENCODER_KEYS}
         return [self.settings.model_dump(exclude=ignored), *self.model.identity]
 
     @cached_property
     def fingerprint(self) -> str:
         """Changes with everything that changes a vector: weights, tokenizer, pooling, length, dtype; not the device."""
         model, prompt, dimensions = self.model.fingerprint, self.model.prompt(self.role), self.settings.dimensions
-        role = self.role if self.questions is not self and self.settings.endpoint else ""
+        role = self.role if self.questions is not self and self.settings.served else ""
         return digest(model, prompt, dimensions, role)[:16] if prompt or dimensions or role else model
 
     @cached_property

@@ -1,18 +1,19 @@
-"""Which model encodes texts, and how: here, or at an embeddings endpoint."""
+"""Which model encodes texts, and how."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, create_model, model_validator
 
 from mog_assets.resources import extras
-from mog_assets.resources.registry import ENCODER_FORMS, ENCODERS
-from mog_assets.resources.settings import Count, NamedSettings, ServedSettings
+from mog_assets.resources.registry import ENCODER_KEYS, ENCODERS
+from mog_assets.resources.settings import Count, NamedSettings
 
 EMBEDDED = "all-MiniLM-L6-v2"
 
@@ -22,25 +23,10 @@ Role = Literal["passage", "query"]
 Hashed = list[tuple[bytes, Any]]
 
 
-class EmbeddingsSettings(ServedSettings):
-    """An embeddings endpoint, in the form of `openai` (also TEI, vLLM, Ollama, llama.cpp) or of another provider.
-
-    The key is read from OPENAI_API_KEY, or the variable of that provider; a `url` of your own needs none; without a
-    `url`, `openai` is at OPENAI_BASE_URL if that is set. A request has texts of about `batch_tokens` tokens, at most
-    `batch_texts` of them; without that, as many as the form allows and the endpoint takes.
-    """
-
-    main: ClassVar[str] = "form"
-
-    form: Annotated[str, AfterValidator(ENCODER_FORMS.check)] = "openai"
-    batch_tokens: Count = 20_000
-    batch_texts: Count | None = None
-
-
 class EncoderSettings(NamedSettings):
     """Sentence encoder: the embedded `all-MiniLM-L6-v2`, another that has a name, a Hugging Face id, or a local folder.
 
-    With an `endpoint`, it is a model that is served elsewhere. A vector is the mean of the tokens' vectors, or that of
+    A vector is the mean of the tokens' vectors, or that of
     the first (`cls`) or `last` token. `query_prompt` and `passage_prompt` are put before questions and passages. What
     is left out is what the model's files say, or the family that its name tells (`resources/families.py`); a served
     model has no prompts but those that are set. `dimensions` keeps the first ones of each vector, which some models are
@@ -51,7 +37,6 @@ class EncoderSettings(NamedSettings):
 
     # The paper's encoder is FacebookAI/roberta-base; the embedded one needs no download.
     model: Annotated[str, Field(min_length=1)] = EMBEDDED
-    endpoint: EmbeddingsSettings | None = None
     query_model: str | None = None
     query_prompt: str | None = None
     passage_prompt: str | None = None
@@ -65,13 +50,18 @@ class EncoderSettings(NamedSettings):
 
     @model_validator(mode="after")
     def _of_its_own(self) -> EncoderSettings:
-        if self.model == EMBEDDED or self.endpoint is not None or self.model not in ENCODERS:
+        if self.model == EMBEDDED or self.served or self.model not in ENCODERS:
             return self
         fixed = ENCODERS[self.model].fixed
         chosen = [name for name in fixed if getattr(self, name) != type(self).model_fields[name].default]
         if chosen:
             raise ValueError(f"{self.model} has this of its own: leave out {', '.join(chosen)}")
         return self
+
+    @property
+    def served(self) -> EncoderKey | None:
+        """The key by which vectors are computed elsewhere, if one is given."""
+        return next((key for name, key in ENCODER_KEYS.items() if getattr(self, name, None) is not None), None)
 
     @property
     def of_questions(self) -> EncoderSettings:
@@ -81,6 +71,30 @@ class EncoderSettings(NamedSettings):
     def prompt(self, role: Role) -> str | None:
         """What is put before a text; None if that is left to the model."""
         return self.query_prompt if role == "query" else self.passage_prompt
+
+
+EncoderT = TypeVar("EncoderT", bound=EncoderSettings)
+
+
+@cache
+def with_keys(settings: type[EncoderT]) -> type[EncoderT]:
+    """Return settings of an encoder with the keys of all parts that are installed."""
+    keys: dict[str, Any] = {name: (key.type | None, None) for name, key in ENCODER_KEYS.items()}
+    options: dict[str, Any] = {"__base__": settings, "__module__": settings.__module__, "__doc__": settings.__doc__}
+    return create_model(settings.__name__, **options, **keys)
+
+
+@dataclass(frozen=True)
+class EncoderKey:
+    """A key of the settings of encoders; where it is given, the model computes vectors elsewhere.
+
+    Attributes:
+        type: Of its value.
+        open: Gives the model, see `encoder.Model`, of the settings.
+    """
+
+    type: Any
+    open: Callable[[Any], Any]
 
 
 @dataclass(frozen=True)

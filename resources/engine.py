@@ -10,13 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import create_model
 
+from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.jobs import EngineSettings, Kept, call
 from mog_assets.resources.processes import SPAWN, deaf_children, end_with_parent
 from mog_assets.resources.registry import ENGINES
@@ -73,6 +74,15 @@ class Engine(ABC):
             most: As many jobs as there are to come.
         """
         yield self.map
+
+    def encoding(self, encoder: Encoder, texts: int) -> AbstractContextManager[None]:
+        """Have what is not in the cache of an encoder encoded elsewhere, until the end of this context, if it can be.
+
+        Args:
+            encoder: Its `encode` changes.
+            texts: As many texts as there are to come at most.
+        """
+        return nullcontext()
 
     def scratch(self) -> Path:
         """Return a folder that every machine sees, deleted when this process leaves the cluster."""

@@ -110,8 +110,10 @@ def load_plugins() -> None:
 ENGINES: Registry[Any] = Registry("engine", "mog_assets.resources.engine")
 # Encoders that have a name of their own, not that of a model elsewhere.
 ENCODERS: Registry[Any] = Registry("encoder", "mog_assets.resources.encoder")
+# Keys of the settings of encoders, for models that are elsewhere.
+ENCODER_KEYS: Registry[Any] = Registry("key of encoders")
 # How endpoints that encode, and endpoints that rerank, are asked.
-ENCODER_FORMS: Registry[Any] = Registry("form of embeddings endpoint", "mog_assets.resources.embeddings")
-RERANKER_FORMS: Registry[Any] = Registry("form of rerank endpoint", "mog_assets.resources.served_rerankers")
+ENCODER_FORMS: Registry[Any] = Registry("form of embeddings endpoint")
+RERANKER_FORMS: Registry[Any] = Registry("form of rerank endpoint")
 # What encoders expect whose name ends like a regular expression, the first that fits.
 FAMILIES: Registry[Any] = Registry("family of encoders")

@@ -92,6 +92,8 @@ class Transformer:
         setting: Names the model in errors.
     """
 
+    by_role = False
+
     def __init__(self, settings: EncoderSettings, setting: str) -> None:
         self.settings, self.setting = settings, setting
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from mog_assets.arrays import save_array
 from mog_assets.recipe import Work
-from mog_assets.resources.remote_encoder import encoded_by
 
 # Texts that are in memory at a time while a corpus is encoded.
 _TEXTS_AT_ONCE = 20_000
@@ -35,7 +34,7 @@ def encode_buckets(
     total = sum(map(count, wanted))
     with (
         work.progress(total, "texts encoded") as advance,
-        encoded_by(work.tools.engine, encoder, total),
+        work.tools.engine.encoding(encoder, total),
     ):
 
         def flush() -> None:

@@ -55,7 +55,6 @@ def examine(path: str | None = None) -> Iterator[Finding]:
     yield from _tried("open files", machine.open_files)
 
 
-registry.FINDINGS.register("reranker", machine.reranker)
 registry.FINDINGS.register("engine", machine.engine)
 registry.FINDINGS.register("documents", project.documents)
 registry.FINDINGS.register("sources", project.sources)

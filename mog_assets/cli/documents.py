@@ -81,7 +81,7 @@ def _summary(settings: Settings, corpus: str) -> dict[str, Any]:
     counts = {name: int(stored.manifest.counts.get(name, 0)) for name in ("documents", "characters", "skipped")}
     said = {name: stored.manifest.info.get(name, {}) for name in ("files not read", "notes")}
     said |= {"with metadata left out of Qdrant": left_out}
-    if settings.encoder.endpoint:
+    if settings.encoder.served:
         vectors = Store(settings.home).find("embeddings/level_1", corpus)
         said["texts without vector"] = int(vectors.manifest.counts.get("without vector", 0)) if vectors else 0
     return {"corpus": corpus, **counts, **said}

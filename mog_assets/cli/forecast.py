@@ -52,7 +52,7 @@ def encoding(settings: Settings, corpora: Collection[str]) -> str:
     options = settings.encoder
     pieces = -(-characters(settings, corpora) // int(settings.finest_chars * _FILLED))
     said = f"About {pieces:,} pieces of text are encoded for the first time"
-    if options.endpoint or not (options.model in ENCODERS or Path(options.model).expanduser().is_dir()):
+    if options.served or not (options.model in ENCODERS or Path(options.model).expanduser().is_dir()):
         return f"{said}; how fast is not known before."
     text = (files("mog_assets") / "samples" / "garden.jsonl").read_text(encoding="utf-8")
     some = [text[n * settings.finest_chars :][: settings.finest_chars] for n in range(_PIECES)]

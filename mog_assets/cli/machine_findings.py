@@ -82,7 +82,7 @@ def encoder(settings: Settings | None) -> Iterator[Finding]:
     from mog_assets.resources.registry import ENCODERS
 
     chosen = settings.encoder if settings is not None else EncoderSettings()
-    local = chosen.model in ENCODERS or chosen.endpoint is not None
+    local = chosen.served or chosen.model in ENCODERS
     if not local and not Path(chosen.model).expanduser().is_dir():
         from huggingface_hub import try_to_load_from_cache
 
@@ -95,17 +95,6 @@ def encoder(settings: Settings | None) -> Iterator[Finding]:
     one = Encoder(chosen)
     one.encode(["Does it load?"])
     yield Finding("encoder", OK, f"{one.model.said}: vectors of size {one.size}")
-
-
-def reranker(settings: Settings) -> Iterator[Finding]:
-    """Check that the reranker reads, if there is one."""
-    from mog_assets.resources.reranker import Reranker
-
-    if settings.reranker is None:
-        return
-    one = Reranker(settings.reranker)
-    seconds, pieces = one.seconds(), settings.reranker.pieces
-    yield Finding("reranker", OK, f"{one.model.said}: a question's {pieces} pieces in {seconds:.2f} s")
 
 
 def engine(settings: Settings) -> Iterator[Finding]:

@@ -110,7 +110,7 @@ def languages(settings: Settings) -> Iterator[Finding]:
     # What knows English alone, and what becomes of other questions.
     english: dict[str, str] = {}
     encoder = settings.encoder
-    if others and encoder.model == EMBEDDED and encoder.endpoint is None:
+    if others and encoder.model == EMBEDDED and not encoder.served:
         english[f"encoder {EMBEDDED}"] = "searched for by their words"
     if others and settings.answering.reader == "neural":
         english["neural reader"] = "answered with passages"

@@ -16,10 +16,9 @@ from pydantic import ValidationError
 from mog_assets import registry
 from mog_assets.config import yaml_values
 from mog_assets.config.paths import check_home, encoder_source, resolved
-from mog_assets.config.sections import RankingSettings
 from mog_assets.config.settings import Settings, settings_model
 from mog_assets.resources.chat import LlmSettings
-from mog_assets.resources.encoder_settings import EncoderSettings
+from mog_assets.resources.encoder_settings import EncoderT
 from mog_assets.resources.errors import ConfigError
 from mog_assets.resources.printable import printable
 from mog_assets.resources.settings import SettingsModel
@@ -27,8 +26,6 @@ from mog_assets.resources.tokens import TIKTOKEN
 
 CONFIG_VARIABLE = "MOG_CONFIG"
 DEFAULT_CONFIG = "mog.yaml"
-RERANKER = "reranker"
-EncoderT = TypeVar("EncoderT", bound=EncoderSettings)
 SettingsT = TypeVar("SettingsT", bound=SettingsModel)
 
 
@@ -80,21 +77,9 @@ def checked(kind: type[SettingsT], values: Mapping[str, Any], source: Path) -> S
 
 
 def _prepared(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    values = _with_reranker(values)
     for section in registry.SECTIONS.values():
         values = section.prepare(dict(values))
     return values
-
-
-def _with_reranker(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Who names the model of a reranker wants it to be an expert."""
-    ranking = values.get("ranking") or {}
-    if values.get("reranker") is None or not isinstance(ranking, Mapping):
-        return values
-    experts = ranking.get("experts", RankingSettings().experts)
-    if not isinstance(experts, list) or RERANKER in experts:
-        return values
-    return {**values, "ranking": {**ranking, "experts": [*experts, RERANKER]}}
 
 
 def _absolute(settings: Settings, base: Path) -> Settings:
@@ -118,7 +103,7 @@ def _absolute(settings: Settings, base: Path) -> Settings:
         update={
             "home": home,
             **{name: section.place(section.of(settings), base) for name, section in registry.SECTIONS.items()},
-            **_encoders(settings, base),
+            "encoder": placed_encoder("encoder", settings.encoder, base),
             "llm": _llm(settings, base),
             "corpora": {
                 name: c.model_copy(update={"path": corpora[name], **sources.get(name, {})})
@@ -149,15 +134,6 @@ def placed_encoder(key: str, encoder: EncoderT, base: Path) -> EncoderT:
     named = {field: getattr(encoder, field) for field in ("model", "query_model")}
     sources = {f: encoder_source(f"{key}.{f}", model, base) for f, model in named.items() if model is not None}
     return encoder.model_copy(update=sources)
-
-
-def _encoders(settings: Settings, base: Path) -> dict[str, Any]:
-    """The settings that name models, with absolute paths."""
-    reranker = settings.reranker
-    if reranker is not None and reranker.endpoint is None:
-        source = encoder_source("reranker.model", reranker.model, base)
-        reranker = reranker.model_copy(update={"model": source})
-    return {"reranker": reranker, "encoder": placed_encoder("encoder", settings.encoder, base)}
 
 
 def _explain(kind: type[SettingsModel], detail: Any) -> str:

@@ -25,10 +25,9 @@ from mog_assets.config.sections import (
     RetrieverName,
 )
 from mog_assets.resources.chat import LlmSettings
-from mog_assets.resources.encoder_settings import EncoderSettings
+from mog_assets.resources.encoder_settings import EncoderSettings, with_keys
 from mog_assets.resources.engine import engine_settings
 from mog_assets.resources.jobs import EngineSettings
-from mog_assets.resources.reranker_settings import RerankerSettings
 from mog_assets.resources.settings import MOST, Count, SettingsModel
 from mog_assets.resources.vector_store import VectorStoreSettings
 
@@ -55,20 +54,11 @@ class Settings(SettingsModel):
     drift: DriftSettings = DriftSettings()
     answering: AnsweringSettings = AnsweringSettings()
     llm: LlmSettings = LlmSettings()
-    # None: no texts are read together with questions.
-    reranker: RerankerSettings | None = None
     engine: EngineSettings = EngineSettings()
     automation: AutomationSettings = AutomationSettings()
     # None: the group `default` of retrieval/methods.py.
     methods: list[str] | None = None
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
-
-    @model_validator(mode="after")
-    def _reranker_named(self) -> Settings:
-        if "reranker" in self.ranking.experts and self.reranker is None:
-            expected = "the section `reranker`, which names the model"
-            raise ValueError(f"ranking.experts: expected {expected}, got none: add it")
-        return self
 
     @model_validator(mode="after")
     def _known_corpora(self) -> Settings:
@@ -133,6 +123,7 @@ class Settings(SettingsModel):
 def settings_model() -> type[Settings]:
     """Return the settings with the sections of all parts that are installed."""
     sections: dict[str, Any] = {name: (section.type, section.default) for name, section in registry.SECTIONS.items()}
+    sections["encoder"] = (with_keys(EncoderSettings), with_keys(EncoderSettings)())
     sections["engine"] = (engine_settings(), engine_settings()())
 
     def check(settings: Settings) -> Settings:

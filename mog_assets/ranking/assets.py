@@ -30,11 +30,10 @@ from mog_assets.ranking.known_items import (
 )
 from mog_assets.ranking.parts import share_changed
 from mog_assets.ranking.rankings import models_of, rereads
-from mog_assets.ranking.relations import versions
+from mog_assets.ranking.relations import costs, versions
 from mog_assets.ranking.retrieve import CHOSEN, Retrieval
 from mog_assets.ranking.training import Examples, fixed_recalls
 from mog_assets.recipe import Recipe, Work
-from mog_assets.resources.reranker import Reranker
 from mog_assets.resources.store import Artefact, digest
 from mog_assets.retrieval.methods import METHODS, needs, parse, trained_methods
 from mog_assets.significance import by_document, permutation_p
@@ -251,8 +250,9 @@ def build_method(work: Work) -> None:
             chosen = Choice(UNTRAINED, "training questions with answers alone cannot tell which ranking is better", [])
     if rereads(settings) and METHODS[parse(chosen.method, settings).kind].ranking is not None:
         chosen = replace(chosen, why=chosen.why + _reading(chosen.method, settings))
-        if METHODS[chosen.method].ranking.reads and settings.reranker is not None:
-            work.shown["reranker"] = f"{Reranker(settings.reranker).seconds():.2f} s a question"
+        if METHODS[chosen.method].ranking.reads:
+            measured = {name: cost.seconds for name, cost in costs(settings).items() if cost.seconds}
+            work.shown |= {name: f"{seconds():.2f} s a question" for name, seconds in measured.items()}
     path, exists = work.file(CHOSEN, [chosen.method, chosen.why])
     if not exists:
         with work.writing(path) as temporary:
@@ -266,11 +266,7 @@ def _reading(method: str, settings: Settings) -> str:
     """What a ranking costs that asks a reranker, or that it asks none."""
     if not METHODS[method].ranking.reads:
         return "; it asks no reranker"
-    options = settings.reranker
-    pieces = "its pieces" if options is None else f"{options.pieces} pieces"
-    price = 0.0 if options is None or options.endpoint is None else options.endpoint.price
-    paid = f", for {price:g} USD a million tokens" if price else ""
-    return f"; for every question a reranker reads {pieces}{paid}"
+    return f"; for every question a reranker reads {' and '.join(cost.read for cost in costs(settings).values())}"
 
 
 def _same_models(work: Work, previous: Artefact) -> bool:
@@ -364,7 +360,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             tools.settings.retriever,
             versions(tools.settings),
             _trained(tools.settings),
-            tools.settings.reranker and tools.settings.reranker.model_dump(),
+            next((cost.depends for cost in costs(tools.settings).values() if cost.depends), None),
         ],
         version="2",
         kinds=("json",),

@@ -85,6 +85,21 @@ def best(candidates: Candidates, value: np.ndarray, count: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What an expert that reads costs for a question.
+
+    Attributes:
+        read: What is read, and its price, for people.
+        depends: The settings that this depends on, as JSON values.
+        seconds: Measures how long it takes; None if that is not to be measured.
+    """
+
+    read: str = "its pieces"
+    depends: Any = None
+    seconds: Callable[[], float] | None = None
+
+
+@dataclass(frozen=True)
 class FurtherExpert:
     """An expert that `ranking.experts` may name.
 
@@ -99,6 +114,7 @@ class FurtherExpert:
         options: The settings that its scores depend on, as JSON values.
         reads: Whether it reads texts together with each question, which takes time, or money: only rankings that read
             ask it.
+        cost: Given the settings, what reading costs.
     """
 
     make: Callable[[Retrieval], Relation]
@@ -109,6 +125,7 @@ class FurtherExpert:
     version: str = "1"
     options: Callable[[Settings], Any] = lambda settings: None
     reads: bool = False
+    cost: Callable[[Settings], Cost] = lambda settings: Cost()
 
 
 EXPERTS: Registry[FurtherExpert] = registry.EXPERTS
@@ -120,6 +137,11 @@ def versions(settings: Settings) -> list[list[Any]]:
     experts = {name: EXPERTS[name] for name in settings.ranking.experts}
     rows = [[name, its.version, its.weight, its.options(settings)] for name, its in experts.items()]
     return [[settings.ranking.candidates], *rows]
+
+
+def costs(settings: Settings) -> dict[str, Cost]:
+    """What the experts that read cost, by name."""
+    return {name: EXPERTS[name].cost(settings) for name in settings.ranking.experts if EXPERTS[name].reads}
 
 
 def reads_mentions(names: Sequence[str]) -> bool:

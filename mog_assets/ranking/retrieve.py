@@ -21,7 +21,6 @@ from mog_assets.questions.sets import Question
 from mog_assets.ranking.models import Inputs
 from mog_assets.ranking.passages import GAP, Sizes, characters, fitting, joined
 from mog_assets.resources import tracing
-from mog_assets.resources.reranker_settings import Reading
 from mog_assets.resources.tokens import Count, counter, of_file
 from mog_assets.resources.transformer import embedded_folder
 from mog_assets.retrieval.corpora import Corpora, Encode, Read
@@ -72,7 +71,7 @@ class Retrieval:
         encoder: Gives the fingerprint of the encoder; called only if vectors are needed.
         is_token: Which words the encoder has as one token, see `mog_assets.resources.encoder.Encoder.is_token`.
         vector_store: Holds the collections; without one, all vectors are compared.
-        rerank: Scores texts for questions; None without a reranker.
+        tools: The resources, for experts that need others.
         allowed: Documents that passages may be of, bool of shape (documents,); None if all.
         quoted: Pieces with what the question quotes, which come first.
         question_set, measured: The questions with their evidence, and where they are of, if they are measured.
@@ -86,7 +85,7 @@ class Retrieval:
     encoder: Callable[[], str]
     is_token: Callable[[Sequence[str]], np.ndarray]
     vector_store: Vectors | None
-    rerank: Callable[[Sequence[Reading]], list[np.ndarray]] | None = None
+    tools: Tools | None = None
     allowed: np.ndarray | None = None
     quoted: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     question_set: str = ""
@@ -113,9 +112,9 @@ class Retrieval:
             MissingArtefact: a corpus has not been materialised.
         """
         opened = Corpora.open(read, tools.settings, corpora, keep)
-        encoder, rerank = tools.encoder, tools.reranker.scores if tools.reranker else None
+        encoder = tools.encoder
         encode, fingerprint = encoder.encode_questions, lambda: encoder.fingerprint
-        return cls(opened, queries, encode, fingerprint, encoder.is_token, tools.qdrant, rerank)
+        return cls(opened, queries, encode, fingerprint, encoder.is_token, tools.qdrant, tools)
 
     def again(self, queries: Sequence[str]) -> Retrieval:
         """The same for other questions."""

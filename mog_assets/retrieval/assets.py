@@ -123,7 +123,7 @@ def build_encoded(work: Work) -> None:
     with one_copy(work, keys, texts, "embeddings/level_1"):
         encode_buckets(work, keys, lambda name: layout(name).count(1), texts)
     vectors = [np.load(path, mmap_mode="r") for path in _buckets(work)]
-    if work.tools.encoder.settings.endpoint:
+    if work.tools.encoder.settings.served:
         work.counts["without vector"] = sum(int((~rows.any(axis=1)).sum()) for rows in vectors)
     _finish_vectors(work, sum(map(len, vectors)), vectors[0].shape[1], "encoded")
 
@@ -301,7 +301,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                     *(() if encoded else ("embeddings/level_1",)),
                 ),
                 settings=lambda tools: tools.encoder.identity,
-                checks=(checks.every_text_has_a_vector(level),) if encoded and settings.encoder.endpoint else (),
+                checks=(checks.every_text_has_a_vector(level),) if encoded and settings.encoder.served else (),
                 version="3",
                 kinds=("pytorch",) if encoded else ("numpy",),
                 pool="gpu" if encoded else None,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from mog_assets import registry
 from mog_assets.config import Section, placed_encoder
 from mog_assets.config.sections import Name
-from mog_assets.resources.encoder_settings import EncoderSettings
+from mog_assets.resources.encoder_settings import EncoderSettings, with_keys
 from mog_assets.resources.settings import Count, SettingsModel
 
 
@@ -19,6 +19,12 @@ class RetrieverEncoderSettings(EncoderSettings):
     """The encoder of a retriever that experiments compare: it encodes every chunk as one text, as the papers do."""
 
     levels: Literal["pooled", "direct"] = "direct"
+
+
+if TYPE_CHECKING:
+    _Encoder = RetrieverEncoderSettings
+else:
+    _Encoder = with_keys(RetrieverEncoderSettings)
 
 
 class ExperimentSettings(SettingsModel):
@@ -34,7 +40,7 @@ class ExperimentSettings(SettingsModel):
         ["embedding", "tfidf", "hitrate"], min_length=1
     )
     label_values: list[tuple[float, float]] = Field([(0.8, 0.2), (0.7, 0.3)], min_length=2)
-    encoders: dict[Name, RetrieverEncoderSettings] = {}
+    encoders: dict[Name, _Encoder] = {}
     top_k: list[Count] = Field([8, 16], min_length=1)
     positions: list[Annotated[int, Field(ge=0, le=100)]] = Field([0, 25, 50, 75, 100], min_length=1)
     documents: list[Count] = Field([1, 2, 4, 8, 16], min_length=2)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mog_assets import registry
-from mog_assets.resources.embeddings import Form, listed
+from mog_assets.plugins.models.embeddings import Form, listed
+from mog_assets.plugins.models.served import Provider
 from mog_assets.resources.encoder_settings import Role
-from mog_assets.resources.served import Provider
 
 _COHERE: dict[Role, str] = {"passage": "search_document", "query": "search_query"}
 _VOYAGE: dict[Role, str] = {"passage": "document", "query": "query"}

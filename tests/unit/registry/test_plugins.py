@@ -87,7 +87,7 @@ def project(tmp_path_factory):
         "chunker": "verses",
         "shelf": {"characters": 500},
         "levels": 2,
-        "ranking": {"experts": ["mention", "length", "words"]},
+        "ranking": {"experts": ["mention", "length"]},
         "methods": ["fused", "mog", "last"],
         "answering": {"reader": "extractive", "methods": ["fused → shout"]},
     }
@@ -188,18 +188,6 @@ def test_an_expert_of_another_package_is_trained_with_and_explained(project):
     result = mog(folder, plugins, "retrieve", question, "--method", "mog", "--explain", "--json")
     assert result.returncode == 0, result.stderr
     assert any("it is long" in passage["why"] for passage in json.loads(result.stdout))
-
-
-def test_a_reranker_of_another_package_reads_the_best_pieces_and_is_explained(project):
-    folder, plugins = project
-    question = "Where does the heron nest in year 2?"
-    result = mog(folder, plugins, "retrieve", question, "--method", "reranked", "--explain", "--json")
-    assert result.returncode == 0, result.stderr
-    passages = json.loads(result.stdout)
-    assert passages[0]["doc"] == "heron" and any("it has its words" in passage["why"] for passage in passages)
-    # It costs time, or money.
-    result = mog(folder, plugins, "retrieve", question, "--method", "fused", "--explain", "--json")
-    assert not any("it has its words" in passage["why"] for passage in json.loads(result.stdout))
 
 
 def test_a_measure_and_a_method_of_another_package_stand_on_the_leaderboard(project):

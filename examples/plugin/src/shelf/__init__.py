@@ -22,7 +22,6 @@ from mog_assets.corpus.sources import Source
 from mog_assets.evaluation.measures import Measure
 from mog_assets.ranking.methods import searched
 from mog_assets.ranking.relations import FurtherExpert
-from mog_assets.ranking.reranking import reranking
 from mog_assets.resources.settings import SettingsModel
 from mog_assets.retrieval.methods import Kind, parse
 
@@ -94,12 +93,6 @@ def shout(questions, means, limit=""):
     return [replace(row, method="shout", answer=row.answer and row.answer.upper()) for row in rows]
 
 
-def common_words(question, texts):
-    """How many words of the question a text has."""
-    words = set(question.lower().split())
-    return np.array([len(words & set(text.lower().split())) for text in texts])
-
-
 def first_characters(ranked):
     """Characters of the first passage, as a share of 1,000."""
     first = ranked.passages["rank"].to_numpy() == 1
@@ -131,7 +124,6 @@ registry.SOURCES.register(
 )
 registry.CHUNKERS.register("verses", Chunker(lambda options: verses))
 registry.EXPERTS.register("length", FurtherExpert(lambda opened: Length(), said="it is long"))
-registry.EXPERTS.register("words", reranking("words", common_words, pieces=5, said="it has its words"))
 registry.WAYS.register("shout", Way(shout))
 registry.MEASURES.register(
     "first@1", Measure(first_characters, "length of the first passage", "documents", headline=True)

@@ -21,11 +21,11 @@ from typing import Any, TypeVar
 import httpx2
 import tenacity
 
+from mog_assets.plugins.models.served_settings import ServedSettings
 from mog_assets.resources import tracing
 from mog_assets.resources.chat import SpendCapReached
 from mog_assets.resources.endpoint import NO_CREDIT, PASSING, Again, retry_after
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.settings import ServedSettings
 
 ItemT = TypeVar("ItemT")
 ReadT = TypeVar("ReadT")

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.plugins.models.local_rerankers import CrossEncoder
+from mog_assets.plugins.models.reranker_settings import Model, Reading, RerankerSettings
 from mog_assets.resources import tracing
-from mog_assets.resources.local_rerankers import CrossEncoder
-from mog_assets.resources.reranker_settings import Model, Reading, RerankerSettings
 from mog_assets.resources.vector_cache import VectorCache, add, lookup, text_hash
 
 # What the time of a question is measured on.
@@ -52,7 +52,7 @@ class Reranker:
         if endpoint is None:
             return CrossEncoder(self.settings)
         # Here, because it imports an HTTP client.
-        from mog_assets.resources.served_rerankers import Served
+        from mog_assets.plugins.models.served_rerankers import Served
 
         return Served(self.settings, endpoint)
 

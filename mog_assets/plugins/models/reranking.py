@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from mog_assets.config import Settings
+from mog_assets.plugins.models.reranker import Reranker as Model
+from mog_assets.plugins.models.reranker_settings import EXPERT, RERANKER, Reading
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.relations import EXPERTS, FurtherExpert, Queries, best
+from mog_assets.ranking.relations import EXPERTS, Cost, FurtherExpert, Queries, best
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.resources.errors import ConfigError, MogError
-from mog_assets.resources.reranker import Reranker as Model
-from mog_assets.resources.reranker_settings import Reading
 from mog_assets.retrieval.corpora import Corpora
+from mog_assets.tools import Tools
 
 # Given a question and texts, a score of each: 0 or more, more is better.
 Scores = Callable[[str, Sequence[str]], np.ndarray]
@@ -103,17 +104,41 @@ def reranking(
 
 
 def _configured(retrieval: Retrieval) -> Reranker:
-    settings = retrieval.corpora.settings.reranker
-    if settings is None or retrieval.rerank is None:
+    settings = RERANKER.of(retrieval.corpora.settings)
+    model = None if retrieval.tools is None else retrieval.tools.opened(_model)
+    if settings is None or model is None:
         raise ConfigError("ranking.experts: expected the section `reranker`, which names its model, got none: add it")
-    return Reranker("reranker", retrieval.corpora, retrieval.rerank, settings.pieces)
+    return Reranker(EXPERT, retrieval.corpora, model.scores, settings.pieces)
+
+
+def _model(tools: Tools) -> Model | None:
+    """The reranker of the settings; scores are cached in the home folder."""
+    chosen = RERANKER.of(tools.settings)
+    return None if chosen is None else Model(chosen, tools.settings.home / "cache" / "reranker", tools.keep)
 
 
 def _options(settings: Settings) -> Any:
-    return None if settings.reranker is None else Model(settings.reranker).identity
+    chosen = RERANKER.of(settings)
+    return None if chosen is None else Model(chosen).identity
+
+
+def _cost(settings: Settings) -> Cost:
+    chosen = RERANKER.of(settings)
+    if chosen is None:
+        return Cost()
+    price = chosen.endpoint.price if chosen.endpoint else 0.0
+    paid = f", for {price:g} USD a million tokens" if price else ""
+    return Cost(f"{chosen.pieces} pieces{paid}", chosen.model_dump(), Model(chosen).seconds)
 
 
 EXPERTS.register(
-    "reranker",
-    FurtherExpert(_configured, weight=WEIGHT, said="read together with the question", options=_options, reads=True),
+    EXPERT,
+    FurtherExpert(
+        _configured,
+        weight=WEIGHT,
+        said="read together with the question",
+        options=_options,
+        reads=True,
+        cost=_cost,
+    ),
 )

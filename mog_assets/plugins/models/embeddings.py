@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.resources.encoder_settings import EmbeddingsSettings, EncoderSettings, Hashed, Role, Vectors
+from mog_assets.plugins.models.served import ContentFault, Provider, Service, together
+from mog_assets.plugins.models.served_settings import EmbeddingsSettings
+from mog_assets.resources.encoder_settings import EncoderSettings, Hashed, Role, Vectors
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.registry import ENCODER_FORMS
-from mog_assets.resources.served import ContentFault, Provider, Service, together
 from mog_assets.resources.store import digest
 
 # Of English. A text is cut by characters; batches are filled by bytes.
@@ -84,7 +85,7 @@ class Served:
     def __init__(self, settings: EncoderSettings, endpoint: EmbeddingsSettings) -> None:
         self.settings, self.endpoint, self.form = settings, endpoint, ENCODER_FORMS[endpoint.form]
         self.service = Service(endpoint, self.form.provider, settings.model, "encoder")
-        self.size = settings.dimensions
+        self.size, self.by_role = settings.dimensions, self.form.by_role
         # Texts in a request; fewer once the endpoint took the halves of what it had refused.
         self._most = min(self.form.most, endpoint.batch_texts or self.form.most)
         self._faults = 0

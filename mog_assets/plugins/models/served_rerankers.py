@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.plugins.models.reranker_settings import Reading, RerankEndpointSettings, RerankerSettings
+from mog_assets.plugins.models.served import Provider, Service, together
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.registry import RERANKER_FORMS
-from mog_assets.resources.reranker_settings import Reading, RerankEndpointSettings, RerankerSettings
-from mog_assets.resources.served import Provider, Service, together
 from mog_assets.resources.store import digest
 
 _CHARS_PER_TOKEN = 4

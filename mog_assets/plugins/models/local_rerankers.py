@@ -13,9 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
+from mog_assets.plugins.models.reranker_settings import Reading, RerankerSettings
 from mog_assets.resources import extras
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.reranker_settings import Reading, RerankerSettings
 from mog_assets.resources.store import digest
 
 # How the name of an architecture ends that was trained to score pairs: others get random weights.

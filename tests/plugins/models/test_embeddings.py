@@ -10,9 +10,10 @@ import pytest
 from embedding_server import SIZE, EmbeddingServer, vector
 
 from mog_assets.config import load
+from mog_assets.plugins.models.served_settings import EmbeddingsSettings
 from mog_assets.resources.chat import SpendCapReached
 from mog_assets.resources.encoder import Encoder
-from mog_assets.resources.encoder_settings import EmbeddingsSettings, EncoderSettings
+from mog_assets.resources.encoder_settings import EncoderSettings, with_keys
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.registry import ENCODER_FORMS
 from mog_assets.resources.store import Store
@@ -31,7 +32,7 @@ def keys(monkeypatch):
 def encoder(server, cache=None, backoff=(0.0, 0.0), max_length=256, **values):
     of_model = {name: values.pop(name) for name in ("query_prompt", "passage_prompt", "dimensions") if name in values}
     endpoint = EmbeddingsSettings(form=server.form, url=server.url, **values)
-    made = Encoder(EncoderSettings(model="m-1", endpoint=endpoint, max_length=max_length, **of_model), cache)
+    made = Encoder(with_keys(EncoderSettings)(model="m-1", endpoint=endpoint, max_length=max_length, **of_model), cache)
     made.model.service._jitter = lambda state: backoff[0]
     return made
 
@@ -256,7 +257,7 @@ def test_a_provider_needs_a_key_and_a_server_of_your_own_none(monkeypatch):
     with pytest.raises(
         MogError, match="expected OPENAI_API_KEY in the environment, got none for https://api.openai.com"
     ):
-        Encoder(EncoderSettings(model="m-1", endpoint=EmbeddingsSettings())).encode(["one"])
+        Encoder(with_keys(EncoderSettings)(model="m-1", endpoint=EmbeddingsSettings())).encode(["one"])
     with EmbeddingServer() as server:
         encoder(server).encode(["one"])
         assert server.keys == [None]
@@ -265,9 +266,9 @@ def test_a_provider_needs_a_key_and_a_server_of_your_own_none(monkeypatch):
 def test_a_process_that_is_killed_pays_again_for_what_was_under_way_alone(tmp_path):
     code = f"""
 from mog_assets.resources.encoder import Encoder
-from mog_assets.resources.encoder_settings import EncoderSettings
+from mog_assets.resources.encoder_settings import EncoderSettings, with_keys
 import sys, json
-settings = EncoderSettings.model_validate_json(sys.argv[1])
+settings = with_keys(EncoderSettings).model_validate_json(sys.argv[1])
 Encoder(settings, __import__("pathlib").Path({str(tmp_path)!r})).encode({TEXTS!r})
 """
     with EmbeddingServer() as server:

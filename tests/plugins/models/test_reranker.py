@@ -14,11 +14,11 @@ from tiny_encoder import tiny_encoder
 
 from mog_assets.config import load
 from mog_assets.plan import graph, needed
+from mog_assets.plugins.models.reranker import Reranker
+from mog_assets.plugins.models.reranker_settings import Reading, RerankEndpointSettings, RerankerSettings
 from mog_assets.ranking.retrieve import CHOSEN
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.registry import RERANKER_FORMS
-from mog_assets.resources.reranker import Reranker
-from mog_assets.resources.reranker_settings import Reading, RerankEndpointSettings, RerankerSettings
 from mog_assets.tools import Tools
 
 READINGS = [
@@ -219,6 +219,50 @@ def test_auto_asks_a_reranker_that_is_significantly_better_and_says_what_that_co
     chosen = json.loads(stored.path(CHOSEN).read_bytes())
     assert chosen["method"] in ("reranked", "tuned", "mog", "mix")
     assert "for every question a reranker reads 200 pieces, for 2 USD a million tokens" in chosen["why"]
+
+
+# A package that registers a reranker of its own.
+WORDS = """
+import numpy as np
+from mog_assets import registry
+from mog_assets.plugins.models.reranking import reranking
+
+def common_words(question, texts):
+    words = set(question.lower().split())
+    return np.array([len(words & set(text.lower().split())) for text in texts])
+
+registry.EXPERTS.register("words", reranking("words", common_words, pieces=5, said="it has its words"))
+"""
+
+
+def test_a_reranker_of_another_package_reads_the_best_pieces_and_is_explained(tmp_path):
+    (tmp_path / "docs").mkdir()
+    for name, text in (("heron", "The heron nests in reeds."), ("kite", "The kite nests on cliffs.")):
+        (tmp_path / "docs" / f"{name}.txt").write_text(text, encoding="utf-8")
+    info = tmp_path / "site" / "words-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: words\nVersion: 1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text("[mog_assets.plugins]\nwords = words_reranker\n", encoding="utf-8")
+    (tmp_path / "site" / "words_reranker.py").write_text(WORDS, encoding="utf-8")
+    settings = {"corpora": {"c": {"path": "docs"}}, "levels": 2, "home": "home", "ranking": {"experts": ["words"]}}
+    (tmp_path / "mog.yaml").write_text(json.dumps(settings), encoding="utf-8")
+
+    def mog(*arguments):
+        command = [sys.executable, "-m", "mog_assets.cli", *arguments]
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def explained(method):
+        asked = mog("retrieve", "Where does the heron nest?", "--method", method, "--explain", "--json")
+        passages = json.loads(asked)
+        assert passages[0]["doc"] == "heron.txt"
+        return any("it has its words" in passage["why"] for passage in passages)
+
+    mog("run")
+    # It costs time, or money.
+    assert explained("reranked") and not explained("fused")
 
 
 @pytest.mark.full

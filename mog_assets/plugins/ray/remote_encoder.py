@@ -12,7 +12,7 @@ from uuid import uuid4
 import numpy as np
 
 from mog_assets.resources.encoder import Encoder
-from mog_assets.resources.encoder_settings import EncoderSettings, Hashed
+from mog_assets.resources.encoder_settings import EncoderSettings, Hashed, with_keys
 from mog_assets.resources.engine import Engine
 from mog_assets.resources.jobs import Kept
 from mog_assets.resources.transformer import Transformer
@@ -24,7 +24,7 @@ _TEXTS = 512
 @lru_cache(maxsize=1)
 def _encoder(settings: str) -> Encoder:
     """The encoder of this process, loaded once."""
-    return Encoder(EncoderSettings.model_validate_json(settings))
+    return Encoder(with_keys(EncoderSettings).model_validate_json(settings))
 
 
 def encode_file(texts: str, settings: str, fingerprint: str, out: str) -> str:
@@ -56,7 +56,7 @@ def encode_file(texts: str, settings: str, fingerprint: str, out: str) -> str:
 
 @contextmanager
 def encoded_by(engine: Engine, encoder: Encoder, texts: int) -> Iterator[None]:
-    """Inside, what is not in the cache of an encoder is encoded by processes of a cluster, if the engine has one.
+    """Inside, what is not in the cache of an encoder is encoded by processes of a cluster.
 
     The cache stays with this process: SQLite cannot be written from several machines. A few texts are encoded here.
 
@@ -66,7 +66,7 @@ def encoded_by(engine: Engine, encoder: Encoder, texts: int) -> Iterator[None]:
         texts: As many texts as there are to come at most.
     """
     # A served model is asked from here, by whoever has the key.
-    if not engine.elsewhere or encoder.settings.endpoint is not None:
+    if encoder.settings.served:
         yield
         return
     with ExitStack() as opened:
@@ -101,7 +101,7 @@ def _through(kept: Kept, folder: Path, encoder: Encoder, items: Hashed) -> Gener
             parts[str(path)] = part
             jobs.append({"texts": str(path), "settings": settings, "fingerprint": encoder.fingerprint})
             jobs[-1]["out"] = str(path.with_suffix(".npy"))
-        for done in kept("mog_assets.resources.remote_encoder:encode_file", jobs):
+        for done in kept("mog_assets.plugins.ray.remote_encoder:encode_file", jobs):
             vectors = np.load(Path(done).with_suffix(".npy"), allow_pickle=False)
             yield [(key, row.tobytes()) for (key, _), row in zip(parts.pop(done), vectors, strict=True)]
             Path(done).with_suffix(".npy").unlink()

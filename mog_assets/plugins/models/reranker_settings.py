@@ -1,0 +1,100 @@
+"""Rerankers: the section `reranker`, what they read, and what every one of them does."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Protocol
+
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from mog_assets import registry
+from mog_assets.config import RankingSettings, Section, Settings
+from mog_assets.config.paths import encoder_source
+from mog_assets.plugins.models.served_settings import ServedSettings
+from mog_assets.resources.settings import Count, NamedSettings
+
+
+class RerankEndpointSettings(ServedSettings):
+    """A rerank endpoint, in the form of `jina` (also vLLM) or of another provider.
+
+    The key is read from JINA_API_KEY, or the variable of that provider; a `url` of your own needs none.
+    """
+
+    main: ClassVar[str] = "form"
+
+    form: Annotated[str, AfterValidator(registry.RERANKER_FORMS.check)] = "jina"
+
+
+class RerankerSettings(NamedSettings):
+    """A model that reads a question with each of the texts of its best `pieces` pieces.
+
+    A Hugging Face id or a local folder of a cross-encoder; with an `endpoint`, a model that is served elsewhere. Of
+    question and text together `max_length` tokens are read.
+    """
+
+    main: ClassVar[str] = "model"
+
+    model: Annotated[str, Field(min_length=1)]
+    endpoint: RerankEndpointSettings | None = None
+    pieces: Annotated[int, Field(ge=1, le=1000)] = 20
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    max_length: Count = 512
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A question with texts that may answer it."""
+
+    question: str
+    texts: Sequence[str]
+
+
+class Model(Protocol):
+    """What reads."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with everything that changes a score."""
+
+    @property
+    def said(self) -> str:
+        """Where and how it reads, for people."""
+
+    def scores(self, readings: Sequence[Reading]) -> Generator[tuple[int, np.ndarray]]:
+        """Yield the number of a reading with the scores of its texts, float32 in [0, 1], in any order."""
+
+
+EXPERT = "reranker"
+
+
+def _as_expert(values: dict[str, Any]) -> Mapping[str, Any]:
+    """Who names the model of a reranker wants it to be an expert."""
+    ranking = values.get("ranking") or {}
+    if values.get("reranker") is None or not isinstance(ranking, Mapping):
+        return values
+    experts = ranking.get("experts", RankingSettings().experts)
+    if not isinstance(experts, list) or EXPERT in experts:
+        return values
+    return {**values, "ranking": {**ranking, "experts": [*experts, EXPERT]}}
+
+
+def _check(settings: Settings) -> None:
+    if EXPERT in settings.ranking.experts and RERANKER.of(settings) is None:
+        expected = "the section `reranker`, which names the model"
+        raise ValueError(f"ranking.experts: expected {expected}, got none: add it")
+
+
+def _placed(reranker: RerankerSettings | None, base: Path) -> RerankerSettings | None:
+    if reranker is None or reranker.endpoint is not None:
+        return reranker
+    return reranker.model_copy(update={"model": encoder_source("reranker.model", reranker.model, base)})
+
+
+# None: no texts are read together with questions.
+RERANKER: Section[RerankerSettings | None] = Section(
+    "reranker", RerankerSettings | None, None, prepare=_as_expert, check=_check, place=_placed
+)
+registry.SECTIONS.register("reranker", RERANKER)
