@@ -87,9 +87,6 @@ def _path(value: Any) -> Any:
 
 
 Place = Annotated[Path, BeforeValidator(_path)]
-# Units of one layer of a network.
-Width = Annotated[int, Field(gt=0, le=65_536)]
-Rate = Annotated[float, Field(gt=0, le=10)]
 Name = Annotated[str, AfterValidator(check_name)]
 # The key of an asset, its parts joined by `/`.
 AssetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$")]
@@ -184,24 +181,6 @@ class CorpusSettings(SettingsModel):
         return int(self.max_document_mb * 1_000_000)
 
 
-class ChunkerTraining(SettingsModel):
-    """How the learned chunker is trained, on the training questions that have evidence in documents.
-
-    It learns the cost of every possible chunk from sentence vectors. Documents are added until they have `spans`
-    possible chunks. A share `validation` of them decides when to stop: after `patience` epochs without fewer tokens to
-    answer.
-    """
-
-    width: Width = 64
-    layers: Annotated[int, Field(ge=1, le=64)] = 2
-    learning_rate: Rate = 1e-3
-    batch_size: Count = 128
-    epochs: Count = 20
-    patience: Count = 5
-    validation: float = Field(0.15, gt=0, lt=1)
-    spans: Count = 60_000
-
-
 class ChunkerSettings(NamedSettings):
     """How texts are split into level-1 chunks: by a registered chunker, with target length `finest_chars`.
 
@@ -212,7 +191,6 @@ class ChunkerSettings(NamedSettings):
 
     name: Annotated[str, AfterValidator(registry.CHUNKERS.check)] = "sentences"
     tokens: Count | None = None
-    training: ChunkerTraining = ChunkerTraining()
 
     @model_validator(mode="after")
     def _counted(self) -> ChunkerSettings:

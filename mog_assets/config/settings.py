@@ -83,16 +83,21 @@ class Settings(SettingsModel):
     @model_validator(mode="after")
     def _something_trains(self) -> Settings:
         reader = self.answering.reader
-        for setting, chosen, what, other in (
-            ("chunker.name", self.chunker.name == "learned", "learned", "chunker"),
-            ("answering.reader", registry.ANSWER_READERS[reader].trains, reader, "reader"),
-        ):
-            if chosen and not self.trains:
-                raise ValueError(
-                    f"{setting}: expected a {other} that needs no training, because no question set has a train split, "
-                    f"got {what!r}; name one under question_sets.NAME.train, or choose another {other}"
-                )
+        if registry.ANSWER_READERS[reader].trains:
+            self.check_trains("answering.reader", reader, "reader")
         return self
+
+    def check_trains(self, setting: str, chosen: str, kind: str) -> None:
+        """Check that there is something to train on, which the value of a setting needs.
+
+        Raises:
+            ValueError: no question set has a train split.
+        """
+        if not self.trains:
+            raise ValueError(
+                f"{setting}: expected a {kind} that needs no training, because no question set has a train split, "
+                f"got {chosen!r}; name one under question_sets.NAME.train, or choose another {kind}"
+            )
 
     @property
     def trains(self) -> bool:

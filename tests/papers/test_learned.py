@@ -9,7 +9,6 @@ from mog_assets import plan
 from mog_assets.chunking.chunkers import paragraphs
 from mog_assets.chunking.cuts import WINDOW, candidates, least, unit_chars
 from mog_assets.chunking.sentences import units
-from mog_assets.config import ChunkerTraining
 from mog_assets.papers.learned_chunking import training
 from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles, packed, within
 from mog_assets.papers.learned_chunking.articles import sources as usable_sources
@@ -23,6 +22,7 @@ from mog_assets.papers.learned_chunking.learned import (
     spans_of,
     stored,
 )
+from mog_assets.papers.learned_chunking.settings import ChunkerTraining
 from mog_assets.papers.learned_chunking.tokens_to_answer import chunk_costs, tokens_to_answer
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.encoder import Encoder

@@ -2,6 +2,7 @@
 
 from mog_assets import registry
 
+registry.SECTIONS.add_modules(f"{__name__}.settings")
 registry.CHUNKERS.add_modules(f"{__name__}.chunker")
 registry.RECIPES.add_modules(f"{__name__}.assets")
 registry.EXPERIMENTS.add_modules(f"{__name__}.experiments")

@@ -16,6 +16,7 @@ from mog_assets.config import Settings
 from mog_assets.papers.learned_chunking import learned, training
 from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles, sources, within
 from mog_assets.papers.learned_chunking.plots import chunker_curves
+from mog_assets.papers.learned_chunking.settings import CHUNKER
 from mog_assets.questions.sets import load_questions
 from mog_assets.questions.splits import validation_rows
 from mog_assets.recipe import Recipe, Work
@@ -27,7 +28,7 @@ from mog_assets.resources.store import digest
 def build_chunker(work: Work) -> None:
     """Train the chunker on the training questions with evidence in documents."""
     settings, encoder = work.settings, work.tools.encoder
-    options, longest = settings.chunker.training, unit_chars(settings.finest_chars)
+    options, longest = CHUNKER.of(settings).training, unit_chars(settings.finest_chars)
     questions = [
         question
         for name, question_set in settings.question_sets.items()
@@ -71,7 +72,7 @@ def build_chunker(work: Work) -> None:
 
 def _train_chunker(work: Work, used: list[ArticleSource], longest: int, content: str) -> training.TrainedScorer:
     settings, encoder = work.settings, work.tools.encoder
-    options = settings.chunker.training
+    options = CHUNKER.of(settings).training
 
     def encode(texts: Sequence[str]) -> np.ndarray:
         with work.progress(len(texts), "texts encoded") as advance:
@@ -126,7 +127,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             deps=("documents", "questions"),
             partitioned=False,
             settings=lambda tools: [
-                tools.settings.chunker.training.model_dump(),
+                CHUNKER.of(tools.settings).training.model_dump(),
                 tools.settings.finest_chars,
                 tools.settings.seed,
                 {name: q.train for name, q in tools.settings.question_sets.items()},

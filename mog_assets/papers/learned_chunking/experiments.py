@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from mog_assets.chunking.chunkers import CHUNKERS, sentences
-from mog_assets.config import ChunkerTraining, Settings
+from mog_assets.config import Settings
 from mog_assets.papers.experiments.conclusions import joined, over_sets
 from mog_assets.papers.experiments.lab import (
     ALPHA,
@@ -37,6 +37,7 @@ from mog_assets.papers.learned_chunking.grounds import (
     trained_scorer,
 )
 from mog_assets.papers.learned_chunking.plots import chunker_curves
+from mog_assets.papers.learned_chunking.settings import CHUNKER, ChunkerTraining
 from mog_assets.papers.learned_chunking.training import best_epoch
 from mog_assets.significance import by_document, permutation_p
 
@@ -59,7 +60,7 @@ def chunkers(lab: Lab) -> Findings:
         }
         equal = [h for h in _HEURISTICS if abs(cells[h]["characters"].iloc[0] / mean - 1) <= EQUAL]
         best = min(equal, key=lambda h: cells[h][TOKENS].mean())
-        training = lab.settings.chunker.training
+        training = CHUNKER.of(lab.settings).training
         cells["learned"] = learned_row(lab, name, ground, "learned", training, mean)
         tables.append(score_rows(name, list(cells.values()), MEASURES, best, lab.seed))
         row = told(tables[-1], name, "learned", TOKENS)
@@ -186,7 +187,7 @@ registered(
         "each window instead of the best cut of the text.",
         chunkers,
         _reads,
-        lambda settings: [settings.chunker.training.model_dump(), settings.finest_chars],
+        lambda settings: [CHUNKER.of(settings).training.model_dump(), settings.finest_chars],
         asks_test_questions=False,
     ),
 )

@@ -15,7 +15,6 @@ from mog_assets.chunking.chunkers import CHUNKERS, Options
 from mog_assets.chunking.chunks import chunk_text
 from mog_assets.chunking.cuts import Spans, least, spans_to, unit_chars
 from mog_assets.chunking.sentences import token_starts, units
-from mog_assets.config import ChunkerTraining
 from mog_assets.evaluation.measures import evaluate
 from mog_assets.papers.experiments.lab import (
     Lab,
@@ -24,6 +23,7 @@ from mog_assets.papers.experiments.lab import (
 )
 from mog_assets.papers.learned_chunking.articles import Article, ArticleSource, encode_articles, sources, within
 from mog_assets.papers.learned_chunking.learned import Shape, bisected, costs, network, penalty_for, scores, set_weights
+from mog_assets.papers.learned_chunking.settings import CHUNKER, ChunkerTraining
 from mog_assets.papers.learned_chunking.training import train
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.questions.splits import validation_rows
@@ -141,7 +141,8 @@ def grounds_of(lab: Lab) -> dict[str, Ground]:
     longest, sources_of = unit_chars(lab.settings.finest_chars), {}
     for name, questions in lab.trained_on().items():
         wanted = {(span.corpus, span.doc) for question in questions for span in question.evidence}
-        chosen = within(sources(_texts(lab, wanted), questions, longest), longest, lab.settings.chunker.training.spans)
+        most = CHUNKER.of(lab.settings).training.spans
+        chosen = within(sources(_texts(lab, wanted), questions, longest), longest, most)
         if len(chosen) < _FEWEST:
             continue
         ready = encode_articles(chosen, longest, _encoded(lab))

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from mog_assets.chunking.cuts import least
-from mog_assets.config import ChunkerTraining
 from mog_assets.papers.learned_chunking.articles import Article
 from mog_assets.papers.learned_chunking.learned import (
     Scorer,
@@ -29,6 +28,7 @@ from mog_assets.papers.learned_chunking.learned import (
     set_weights,
     weights_of,
 )
+from mog_assets.papers.learned_chunking.settings import ChunkerTraining
 from mog_assets.papers.learned_chunking.tokens_to_answer import chunk_costs, tokens_to_answer
 from mog_assets.resources.errors import MogError
 

@@ -8,8 +8,11 @@ from pydantic import Field, model_validator
 
 from mog_assets import registry
 from mog_assets.config import Section
-from mog_assets.config.sections import Rate, Width
 from mog_assets.resources.settings import Count, SettingsModel
+
+# Units of one layer of a network.
+Width = Annotated[int, Field(gt=0, le=65_536)]
+Rate = Annotated[float, Field(gt=0, le=10)]
 
 
 class GraphSettings(SettingsModel):

@@ -57,9 +57,10 @@ def _check(settings: Settings) -> None:
         if corpus not in settings.corpora:
             names = ", ".join(settings.corpora)
             raise ValueError(f"generation.corpora: expected names of corpora ({names}), got {corpus!r}")
-    if made is not None and settings.chunker.name == "learned":
+    chunker = settings.chunker.name
+    if made is not None and registry.CHUNKERS[chunker].trained:
         raise ValueError(
-            "generation: expected none with chunker.name 'learned', because chunks would be made from questions "
+            f"generation: expected none with chunker.name {chunker!r}, because chunks would be made from questions "
             "that are made with the chunks; choose another chunker, or leave generation out"
         )
     for name, question_set in settings.question_sets.items():
