@@ -15,6 +15,8 @@ from mog_assets.resources.errors import MogError
 T = TypeVar("T")
 
 Kind = Literal["choice", "yesno", "open"]
+# See `Role.step`.
+ANSWER_STEP = ("answer", "text", "Answer")
 YES_NO_MAYBE = {"yes": "yes", "no": "no", "maybe": "maybe"}
 
 _KEY = re.compile(r"[A-Za-z0-9]{1,8}")
@@ -191,7 +193,7 @@ class Role(Generic[T]):
         parse: Reads a reply of a model; None if that is an answer to the question.
         form: Of the reply; None if it is a text.
         words: Other fields of the prompt.
-        step: Name of the step that is told, and of what it gives.
+        step: Name of the step that is told, of what it gives, and what the step is called for people.
     """
 
     name: str
@@ -203,7 +205,7 @@ class Role(Generic[T]):
     parse: Callable[[str], T] | None = None
     form: Form | None = None
     words: Mapping[str, str] = field(default_factory=dict)
-    step: tuple[str, str] = ("answer", "text")
+    step: tuple[str, str, str] = ANSWER_STEP
 
     def load_prompt(self) -> Prompt:
         """Read the prompt."""

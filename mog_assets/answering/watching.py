@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from mog_assets.answering.answerers import Means, RetrievedPassages
-from mog_assets.answering.roles import Passage, Reply, Role, Roles
+from mog_assets.answering.roles import ANSWER_STEP, Passage, Reply, Role, Roles
 from mog_assets.resources import tracing
 
 T = TypeVar("T")
@@ -23,7 +23,8 @@ def watched(means: Means, tell: Told) -> Means:
     Where an answer is written piece by piece, `ask.answer` tells these as `token` besides.
 
     Steps are `passages` (`query`, `passages`), `answer`, and those of the roles of a way, see `Role.step`; a step of a
-    reader has its `role`, `failure` if it failed, and `certain` if the reader says how sure it is of an answer.
+    reader has its `role`, a `title` for people, `failure` if it failed, and `certain` if the reader says how sure it is
+    of an answer.
     """
 
     def retrieve(
@@ -34,10 +35,12 @@ def watched(means: Means, tell: Told) -> Means:
             tell("passages", {"query": query, "passages": result.passages})
         return results
 
-    def told(role: str, step: tuple[str, str], call: Callable[[], Reply[T]]) -> Reply[T]:
+    def told(role: str, step: tuple[str, str, str], call: Callable[[], Reply[T]]) -> Reply[T]:
         reply = call()
-        said = {"role": role, step[1]: reply.value, **({"failure": reply.failure} if reply.failure else {})}
-        tell(step[0], said | ({"certain": reply.span.certain} if reply.span else {}))
+        name, what, title = step
+        said = {"role": role, "title": title, what: reply.value}
+        said |= {"failure": reply.failure} if reply.failure else {}
+        tell(name, said | ({"certain": reply.span.certain} if reply.span else {}))
         return reply
 
     return replace(means, roles=cast(Roles, _Calls(means.roles, told)), retrieve=retrieve)
@@ -46,7 +49,7 @@ def watched(means: Means, tell: Told) -> Means:
 def traced(roles: Roles) -> Roles:
     """The same roles, each of whose calls is a span, if anybody collects them."""
 
-    def spanned(role: str, step: tuple[str, str], call: Callable[[], Reply[T]]) -> Reply[T]:
+    def spanned(role: str, step: tuple[str, str, str], call: Callable[[], Reply[T]]) -> Reply[T]:
         with tracing.span(role, reader=roles.reader):
             reply = call()
             tracing.note(failed=True if reply.failure else None)
@@ -65,7 +68,7 @@ class _Calls:
         return getattr(self._roles, name)
 
     def answer(self, *read: Any) -> Reply[str]:
-        return self._make("answer", ("answer", "text"), partial(self._roles.answer, *read))
+        return self._make("answer", ANSWER_STEP, partial(self._roles.answer, *read))
 
     def play(self, role: Role[T], *read: Any) -> Reply[T]:
         return self._make(role.name, role.step, partial(self._roles.play, role, *read))

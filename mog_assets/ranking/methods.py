@@ -8,7 +8,7 @@ from mog_assets.config import Settings
 from mog_assets.demand import Needs
 from mog_assets.ranking import models, trainers
 from mog_assets.ranking.blend import Blend, Reranked
-from mog_assets.ranking.rankings import RERANKED, Ranking, models_of, ranked_by, rereads, trained_by_default
+from mog_assets.ranking.rankings import RANKINGS, RERANKED, Ranking, models_of, ranked_by, rereads, trained_by_default
 from mog_assets.ranking.retrieve import Groups, Retrieval
 from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.retrieval.levels import level_passages
@@ -64,7 +64,7 @@ def _default(settings: Settings) -> list[str]:
     return ["fused", *rereads(settings), *trained_by_default(), *fixed]
 
 
-METHODS.register(AUTO, Kind(_resolved, _auto, "the one that the project's own questions say is best"))
+METHODS.register(AUTO, Kind(_resolved, _auto, "the one that the project's own questions say is best", family=RANKINGS))
 METHODS.register(
     "mix",
     ranked_by(

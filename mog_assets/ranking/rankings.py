@@ -74,6 +74,10 @@ class Ranking:
     reads: bool = False
 
 
+# What rankings are listed under; the page has what they tell of each passage.
+RANKINGS = "rankings"
+
+
 def ranked_by(ranking: Ranking, description: str, look: tuple[str, str]) -> Kind:
     """A ranking as a kind of method."""
     return Kind(
@@ -85,6 +89,7 @@ def ranked_by(ranking: Ranking, description: str, look: tuple[str, str]) -> Kind
         ranking=ranking,
         reasons=lambda retrieval, method, passages: retrieval.once(Rankings).reasons(method.kind, passages),
         weights=_weights,
+        family=RANKINGS,
     )
 
 

@@ -331,9 +331,9 @@ def test_every_step_of_an_answer_is_shown_as_it_comes(visit):
     told = {"question": "?", "failure": "", "method": "at-rag", "reader": "r", "passages": [passage], "version": "v"}
     steps = [
         ("passages", {"query": "cats", "passages": [passage]}),
-        ("thought", {"role": "think", "text": f"Perhaps {BAD}"}),
-        ("grade", {"role": "grade_support", "verdict": "no"}),
-        ("rewrite", {"role": "rewrite", "query": "felines"}),
+        ("thought", {"role": "think", "title": "Thought", "text": f"Perhaps {BAD}"}),
+        ("grade", {"role": "grade_support", "title": "Graded for support", "verdict": "no"}),
+        ("rewrite", {"role": "rewrite", "title": "Asked in other words", "query": "felines"}),
         ("something new", {}),
         ("answer", {"role": "answer", "text": "A draft."}),
     ]

@@ -211,7 +211,7 @@ THINK: Role[str] = Role(
     rules=_thought,
     spans=_thought_by_spans,
     parse=whole,
-    step=("thought", "text"),
+    step=("thought", "text", "Thought"),
 )
 # Whether an answer resolves the question.
 GRADE_USEFULNESS: Role[Usefulness] = Role(
@@ -222,7 +222,7 @@ GRADE_USEFULNESS: Role[Usefulness] = Role(
     rules=_useful,
     spans=_useful_by_spans,
     **_verdict_in(USEFULNESS),
-    step=("grade", "verdict"),
+    step=("grade", "verdict", "Graded for usefulness"),
 )
 # Whether the passages support an answer.
 GRADE_SUPPORT: Role[Support] = Role(
@@ -236,7 +236,7 @@ GRADE_SUPPORT: Role[Support] = Role(
     rules=_supported,
     spans=_supported_by_spans,
     **_verdict_in(SUPPORT),
-    step=("grade", "verdict"),
+    step=("grade", "verdict", "Graded for support"),
 )
 # A better query.
 REWRITE: Role[str] = Role(
@@ -251,7 +251,7 @@ REWRITE: Role[str] = Role(
     rules=_rewritten,
     parse=parsing.query,
     form=QUERY,
-    step=("rewrite", "query"),
+    step=("rewrite", "query", "Asked in other words"),
 )
 # How much retrieval a question needs (Adaptive-RAG).
 CLASSIFY: Role[Route] = Role(
@@ -261,5 +261,5 @@ CLASSIFY: Role[Route] = Role(
     pieces=lambda request: {},
     rules=_routed,
     **_verdict_in(ROUTES),
-    step=("route", "route"),
+    step=("route", "route", "Way chosen"),
 )

@@ -82,7 +82,7 @@ EXTRACT = Role(
     spans=_extracted_by_spans,
     parse=extraction,
     words={"nothing": NOTHING},
-    step=("extract", "text"),
+    step=("extract", "text", "Found in the passages"),
 )
 # An answer from extractions in order; there may be none.
 REDUCE: Role[str] = Role(

@@ -185,10 +185,9 @@ const [NEAR, LEAST] = [0.1, 0.35];
 const LONG = 1600;
 const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 
-// The methods that can say why a passage is there.
-const EXPLAINED = /^(auto|fused|multihop|tuned|mog|mix|rrf|umg)$/;
+// The family of methods that can say why a passage is there.
+const RANKINGS = "rankings";
 const GROUPS = [
-  [EXPLAINED, "rankings"],
   [/^dense/, "meaning"],
   [/^hybrid/, "words and meaning"],
   [/^bm25/, "words"],
@@ -336,7 +335,7 @@ async function ask(state) {
 async function passagesFor(body, signal) {
   const told = await withKey(async () => {
     const started = performance.now();
-    const found = await (await call("v1/retrieve", { body: { ...body, explain: EXPLAINED.test(body.method), sentences: true }, signal })).json();
+    const found = await (await call("v1/retrieve", { body: { ...body, explain: known.families?.[body.method] === RANKINGS, sentences: true }, signal })).json();
     return { ...found, ms: performance.now() - started };
   });
   signal.throwIfAborted();
@@ -466,13 +465,10 @@ async function* events(answer) {
 const STEPS = {
   standalone: data => ["Searched for ", make("q", {}, data.question)],
   passages: data => [`${count(data.passages.length, "passage")} for `, make("q", {}, data.query)],
-  thought: data => ["Thought: ", data.text ?? "–"],
-  extract: data => ["Found in the passages: ", data.text ?? "–"],
-  rewrite: data => ["Asked in other words: ", make("q", {}, data.query ?? "–")],
-  grade: data => [`${(data.role ?? "grade").replace("grade_", "Graded for ")}: ${data.verdict ?? "–"}`],
-  route: data => [`Way chosen: ${data.route ?? "–"}`],
   answer: data => ["Answer: ", data.text ?? data.failure ?? "–"],
 };
+// A step of a way of answering that the page does not know.
+const stepOf = (name, { role, title, failure, certain, ...gives }) => [title ? `${title}: ${Object.values(gives)[0] ?? "–"}` : name];
 
 function note(children) {
   byId("steps").hidden = false;
@@ -511,7 +507,7 @@ async function answerTo(body, signal, understood) {
         write(written, "");
         continue;
       }
-      note(STEPS[name]?.(data) ?? [name]);
+      note(STEPS[name]?.(data) ?? stepOf(name, data));
       if (name === "passages") write(`Reading ${count(data.passages.length, "passage")} …`, "waiting");
       if (name === "answer" && data.text) write(data.text, "");
     }
