@@ -89,7 +89,7 @@ def build(settings: config.Settings, end) -> float:
 def main(corpora: Path, counts: tuple[int, ...], cold: bool, kill: bool, names: tuple[str, ...]) -> None:
     """Time the stages of the corpora NAMES with each engine."""
     os.environ.pop("QDRANT_URL", None)
-    engines = [("processes(2)", {"kind": "processes"}, 0), *((f"ray, {n} nodes", {"kind": "ray"}, n) for n in counts)]
+    engines = [(f"ray, {n} nodes", {"kind": "ray"}, n) for n in counts]
     if kill:
         engines = [("ray, 2 nodes, one killed", {"kind": "ray"}, 2)]
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,4 +1,4 @@
-"""Where work on document buckets runs: this process, a pool of processes, or other machines.
+"""Where work on document buckets runs: this process, or other machines.
 
 A bucket function is named by `"module:function"`, takes keyword arguments that are plain values and paths, and writes
 the file `out`, which the engine moves into place when it is complete. It is deterministic, so it does not matter where
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -19,7 +18,6 @@ from pydantic import create_model
 
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.jobs import EngineSettings, Kept, call
-from mog_assets.resources.processes import SPAWN, deaf_children, end_with_parent
 from mog_assets.resources.registry import ENGINES
 
 
@@ -102,32 +100,7 @@ class InProcess(Engine):
         return "this process"
 
 
-class Processes(Engine):
-    """Runs jobs in `workers` processes of this machine."""
-
-    def map(self, target: str, jobs: list[dict[str, Any]]) -> Iterator[Any]:
-        """As `Engine.map`."""
-        if len(jobs) < 2:
-            for job in jobs:
-                yield call(target, job)
-            return
-        with ProcessPoolExecutor(self.settings.workers, SPAWN, end_with_parent) as pool:
-            with deaf_children():
-                futures = [pool.submit(call, target, job) for job in jobs]
-            try:
-                for future in as_completed(futures):
-                    yield future.result()
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-
-    def describe(self) -> str:
-        """As `Engine.describe`."""
-        return f"{self.settings.workers} processes"
-
-
 ENGINES.register("inprocess", InProcess)
-ENGINES.register("processes", Processes)
 
 
 @cache

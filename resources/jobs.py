@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
 from mog_assets.resources.registry import ENGINES
 from mog_assets.resources.settings import SettingsModel
@@ -18,10 +18,9 @@ Kept = Callable[[str, list[dict[str, Any]]], Iterator[Any]]
 
 
 class EngineSettings(SettingsModel):
-    """Where work on document buckets runs: a `kind` of engine, which may use `workers` processes."""
+    """Where work on document buckets runs: a `kind` of engine."""
 
     kind: Annotated[str, AfterValidator(ENGINES.check)] = "inprocess"
-    workers: Annotated[int, Field(ge=1, le=1024)] = 2
 
 
 def call(target: str, arguments: dict[str, Any], maker: str = "") -> Any:

@@ -149,20 +149,10 @@ def test_stopped_in_a_write_it_says_so_in_one_line_and_the_next_run_equals_an_un
     assert versions(folder) == versions(whole)
 
 
-@pytest.mark.parametrize(
-    ("values", "everyone"),
-    [
-        pytest.param({"engine": {"kind": "processes"}}, True, id="Ctrl-C in a terminal while a pool works"),
-        pytest.param(
-            {"topics": {"min_topic_size": 2}, "methods": ["fixed-1+topics"]},
-            False,
-            id="SIGTERM while topics are fitted",
-            marks=pytest.mark.full,
-        ),
-    ],
-)
-def test_child_processes_end_with_it(forker, tmp_path, values, everyone):
-    folder = write_project(tmp_path / "project", **values)
+@pytest.mark.full
+@pytest.mark.parametrize("everyone", [True, False], ids=["Ctrl-C in a terminal", "SIGTERM"])
+def test_the_process_that_fits_topics_ends_with_it(forker, tmp_path, everyone):
+    folder = write_project(tmp_path / "project", topics={"min_topic_size": 2}, methods=["fixed-1+topics"])
     number = signal.SIGINT if everyone else signal.SIGTERM
     with ThreadPoolExecutor() as pool:
         running = pool.submit(forker.mog, folder)

@@ -24,11 +24,11 @@ from mog_assets.papers.topics.model import (
     encoded,
     vector_hashes,
 )
+from mog_assets.papers.topics.processes import SPAWN, deaf_children, end_with_parent
 from mog_assets.papers.topics.settings import TopicSettings
 from mog_assets.papers.topics.terms import topic_terms
 from mog_assets.resources import extras
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.processes import SPAWN, deaf_children, end_with_parent
 from mog_assets.retrieval.vectors import bucket_texts
 
 

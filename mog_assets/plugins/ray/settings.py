@@ -32,6 +32,7 @@ class RaySettings(EngineSettings):
     `wait_seconds`.
     """
 
+    workers: Annotated[int, Field(ge=1, le=1024)] = 2
     # None: RAY_ADDRESS, or a Ray that is started on this machine.
     address: Annotated[str, AfterValidator(_address)] | None = None
     pending: Count | None = None
