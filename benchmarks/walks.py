@@ -1,0 +1,117 @@
+"""Count the files of ours that run for a question, a document, an edit and an asset, and their lines: what there is to read.
+
+python benchmarks/walks.py             a table
+python benchmarks/walks.py question    the files of one of them, in the order in which they are reached
+"""
+
+import shutil
+import sys
+import tempfile
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+import yaml
+
+import mog_assets
+from mog_assets import config, runner
+from mog_assets.automation import build
+from mog_assets.demand import demand
+from mog_assets.materialising import materialise
+from mog_assets.plan import graph, needed
+from mog_assets.tools import Tools
+
+ROOT = Path(mog_assets.__file__).resolve().parents[1]
+_FUNCTION = 0x1  # inspect.CO_OPTIMIZED: no module, no class
+
+
+@contextmanager
+def walk(files):
+    """Note files of functions of ours that are called, in any thread."""
+    ours = {}
+
+    def note(frame, event, argument):
+        code = frame.f_code
+        if event != "call" or not code.co_flags & _FUNCTION or code.co_filename in ours:
+            return
+        path = Path(code.co_filename).resolve()
+        ours[code.co_filename] = path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in NAMES
+        if ours[code.co_filename]:
+            files.setdefault(path)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+NAMES = ("mog_assets", "resources")
+
+
+def project(folder):
+    """Return the settings of the samples with a home of their own."""
+    samples = shutil.copytree(ROOT / "mog_assets" / "samples", folder / "samples")
+    values = yaml.safe_load((ROOT / "mog.yaml").read_text())
+    values = yaml.safe_load(yaml.safe_dump(values).replace("mog_assets/samples", str(samples)))
+    (folder / "mog.yaml").write_text(yaml.safe_dump({**values, "home": str(folder / "home")}))
+    return config.load(folder / "mog.yaml")
+
+
+def edit(settings, number):
+    """Change a document of the first corpus that is a folder."""
+    path = next(p for corpus in settings.corpora.values() for p in sorted(Path(corpus.path).glob("*.md")))
+    path.write_text(path.read_text() + f"\nLine {number} is new, and says nothing of bread.\n")
+    return next(name for name, corpus in settings.corpora.items() if path.is_relative_to(Path(corpus.path)))
+
+
+def walks(folder):
+    """Return the files of each walk by name."""
+    settings = project(folder)
+    recipes, tools = graph(settings), Tools(settings)
+    result = {name: {} for name in ("question", "opening", "document", "edit", "asset")}
+    # From files to what every search reads of them.
+    with walk(result["document"]):
+        for key in needed(recipes, demand(settings).search.per_corpus):
+            for corpus in settings.corpora if recipes[key].partitioned else [None]:
+                materialise(recipes[key], corpus, tools, recipes)
+    runner.run(settings)
+    with walk(result["opening"]):
+        opened = mog_assets.open(settings, refresh=None)
+    with opened, walk(result["question"]):
+        opened.retrieve("How long does bread dough rise?")
+    edit(settings, 1)
+    with walk(result["edit"]):
+        runner.run(settings, select=list(demand(settings).search.per_corpus))
+    corpus = edit(settings, 2)
+    job = build(settings).resolve_implicit_global_asset_job_def()
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("corpus", list(settings.corpora))
+        with walk(result["asset"]):
+            job.execute_in_process(
+                instance=instance,
+                partition_key=corpus,
+                asset_selection=[dg.AssetKey("documents")],
+                run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+            )
+    return {name: list(files) for name, files in result.items()}
+
+
+def lines(path):
+    """Count the lines of a file."""
+    return len(path.read_text().splitlines())
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        found = walks(Path(temporary))
+    if len(sys.argv) > 1:
+        for path in found[sys.argv[1]]:
+            print(f"{lines(path):5} {path.relative_to(ROOT)}")
+    else:
+        print("| walk | files | lines |\n|---|---|---|")
+        for name, files in found.items():
+            print(f"| {name} | {len(files)} | {sum(map(lines, files)):,} |")
