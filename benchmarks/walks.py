@@ -1,4 +1,4 @@
-"""Count the files of ours that run for a question, a document, an edit and an asset, and their lines: what there is to read.
+"""Count the files of ours, and their lines, that run for a question, a document, an edit and an asset.
 
 python benchmarks/walks.py             a table
 python benchmarks/walks.py question    the files of one of them, in the order in which they are reached
