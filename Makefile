@@ -25,9 +25,10 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 test: install lint
 	$(PYTEST)
 
-# What takes long, too: servers, browsers, kills, whole projects; and more examples of every property.
+# What takes long, too: servers, browsers, kills, whole projects; and more examples of every property. Each in a copy
+# that has its part alone.
 test-all: install lint
-	$(PYTEST) -m "" --hypothesis-profile full
+	$(BIN)/python .ci/parts.py test
 
 lint: install
 	$(BIN)/ruff check .

@@ -1,7 +1,9 @@
 """Copy this checkout without its papers and plugins, or with some of them: the core must stand alone.
 
-python .ci/parts.py FOLDER              the core
-python .ci/parts.py FOLDER papers ray   with all papers, and the plugin `ray`
+python .ci/parts.py copy FOLDER              the core
+python .ci/parts.py copy FOLDER papers ray   with all papers, and the plugin `ray`
+python .ci/parts.py test                     all tests: the core's in a copy of the core, those of papers and of each
+                                             plugin in copies with that part alone, and those of the whole here
 
 Entry points of what is left out are left out, too. The copy gets an environment that sees the packages of this one.
 """
@@ -12,6 +14,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,6 +29,7 @@ def copy_parts(folder: Path, parts: list[str]) -> None:
         folder: Where to.
         parts: `papers`, and names of plugins.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     for name in filter(None, listed.split("\0")):
         part = re.match(r"(?:mog_assets|tests)/(?:(papers)|plugins/(\w+))/", name)
@@ -45,7 +50,41 @@ def copy_parts(folder: Path, parts: list[str]) -> None:
     subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--no-compile", "-e", "."], cwd=folder, check=True)
 
 
+def check_parts() -> bool:
+    """Run every test once, where it must pass; return whether all did."""
+    plugins = sorted(path.name for path in (ROOT / "tests" / "plugins").iterdir() if path.is_dir())
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(2) as pool:
+        folder = Path(temporary)
+        passed = [_test(folder / "core", [], ["-n", "2"]), _test(folder / "papers", ["papers"], ["-n", "2"])]
+        passed += pool.map(lambda name: _test(folder / name, [name], []), plugins)
+    return all([*passed, _run(ROOT, "everything", ["-n", "2", "-m", "whole"])])
+
+
+def _test(folder: Path, parts: list[str], options: list[str]) -> bool:
+    """Run the tests of some parts alone, those of the core if none is named."""
+    copy_parts(folder, parts)
+    tests = [f"tests/{part}" if part == "papers" else f"tests/plugins/{part}" for part in parts]
+    passed = _run(folder, ", ".join(parts) or "the core", [*options, "-m", "not whole", *tests])
+    shutil.rmtree(folder)
+    return passed
+
+
+def _run(folder: Path, name: str, options: list[str]) -> bool:
+    usual = ["--dist", "loadfile", "--no-loadscope-reorder", "--hypothesis-profile", "full", "-p", "no:cacheprovider"]
+    python = [str(folder / ".venv" / "bin" / "python"), "-m", "pytest", "-rfE"]
+    # Output of those that run side by side is shown when they end.
+    aside = None if "-n" in options else subprocess.PIPE
+    sys.stdout.write(f"{name}:\n" if aside is None else "")
+    sys.stdout.flush()
+    ran = subprocess.run([*python, *usual, *options], cwd=folder, stdout=aside, stderr=subprocess.STDOUT)
+    if ran.stdout is not None:
+        sys.stdout.write(f"{name}:\n{ran.stdout.decode(errors='replace')}")
+        sys.stdout.flush()
+    # Pytest ends with 5 where it finds no test.
+    return ran.returncode in (0, 5)
+
+
 if __name__ == "__main__":
-    target = Path(sys.argv[1])
-    target.mkdir(parents=True)
-    copy_parts(target.resolve(), sys.argv[2:])
+    if sys.argv[1] == "test":
+        sys.exit(not check_parts())
+    copy_parts(Path(sys.argv[2]).resolve(), sys.argv[3:])
