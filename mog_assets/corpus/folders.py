@@ -23,7 +23,7 @@ from mog_assets.resources.printable import printable
 LINES = (".jsonl", ".jsonl.gz")
 ROWS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 # Files of many documents, by what these are.
-_MANY = {"lines": LINES, "rows": ROWS, "parquet": (".parquet",)}
+_MANY = {"lines": LINES, "rows": ROWS}
 
 # Its words would be found instead of those that answer.
 _QUESTIONS = "a file of questions of `question_sets`: its lines are no documents"
@@ -106,10 +106,11 @@ class FolderFile:
 
     @property
     def many(self) -> str:
-        """What its documents are: `lines`, `rows` of a table, `parts` of a container; empty if it is one."""
+        """What its documents are: `lines`, `rows` of a table, `parts` or `records` of a container; empty: one."""
         name = self.name.lower()
         kind = next((what for what, ends in _MANY.items() if name.endswith(ends)), "")
-        return kind or ("parts" if name.endswith(tuple(CONTAINERS)) else "")
+        container = CONTAINERS.get(os.path.splitext(name)[1])
+        return kind or ("" if container is None else "parts" if container.suffix else "records")
 
 
 def kinds(names: Iterable[str]) -> Counter[str]:

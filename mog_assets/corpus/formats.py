@@ -47,17 +47,17 @@ class Format:
 
 @dataclass(frozen=True)
 class Container:
-    """Files of many documents, each of which is read as a file of its own.
+    """Files of many documents, each of which is read as a file of its own, or as a record.
 
     Attributes:
-        split: Given an open file and the most bytes of a document, yields of each its number (from 1), its name (empty
-            if it has none), its bytes (none if there are more) and their number. Raises ValueError with the reason
-            where the file cannot be used.
-        suffix: Of the format of each.
+        split: Given an open file, the `worker.Limits` and the most bytes of a document, yields of each its number (from
+            1), its name (empty if it has none), its bytes (none if there are more) and their number. Raises ValueError
+            with the reason where the file cannot be used.
+        suffix: Of the format of each; empty if each is a JSON object, as lines of a `.jsonl` file are.
     """
 
-    split: Callable[[BinaryIO, int], Iterator[tuple[int, str, bytes, int]]]
-    suffix: str
+    split: Callable[[BinaryIO, Any, int], Iterator[tuple[int, str, bytes, int]]]
+    suffix: str = ""
 
 
 BARE = {*("readme", "changelog", "changes", "history", "news", "install", "contributing", "authors", "faq", "howto")}

@@ -17,7 +17,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, cast
 
-from mog_assets.corpus import parquet
 from mog_assets.corpus.archives import unpack_text
 from mog_assets.corpus.decoding import decode, other_encoding, parse_line, split_lines
 from mog_assets.corpus.documents import (
@@ -30,7 +29,7 @@ from mog_assets.corpus.documents import (
     unpacked,
 )
 from mog_assets.corpus.folders import FolderFile, Stamp, opened, scan, too_long
-from mog_assets.corpus.formats import CONTAINERS, GZIP, format_of
+from mog_assets.corpus.formats import CONTAINERS, GZIP, Container, format_of
 from mog_assets.corpus.memory import Journal, Memory, Outcome
 from mog_assets.corpus.spool import Spool
 from mog_assets.corpus.tables import Wrong, read_rows, record_of
@@ -102,7 +101,7 @@ def read_corpus(
     If several documents have the same id, or ids that are equal under NFC, the first is used.
 
     Args:
-        path: A `.jsonl`, `.csv` or `.tsv` file, any of them with `.gz`, a `.parquet` or `.mbox` file, or a folder.
+        path: A `.jsonl`, `.csv` or `.tsv` file, any of them with `.gz`, a container, or a folder.
         limit: Bytes that a document may have: a file, a line of a `.jsonl` file, or a row of a table.
         memory: Memory of an earlier reading with the same limits.
         folder: Folder for the documents until the reading is released; None for the system's temporary folder.
@@ -277,9 +276,9 @@ def _read_table(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterat
         yield _refused(0, b"", file.place, str(error))
 
 
-def _read_parquet(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+def _read_records(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
     try:
-        for number, line, size in parquet.rows(stream, context.limits, context.limit):
+        for number, _, line, size in _container(file).split(stream, context.limits, context.limit):
             if size > context.limit:
                 yield _refused(number, b"", "", too_long(size, context.limit))
                 continue
@@ -296,10 +295,14 @@ def _read_parquet(file: FolderFile, stream: BinaryIO, context: _Context) -> Iter
         yield _refused(0, b"", file.place, str(error))
 
 
+def _container(file: FolderFile) -> Container:
+    return CONTAINERS[os.path.splitext(file.name)[1].lower()]
+
+
 def _read_parts(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
-    container = CONTAINERS[os.path.splitext(file.name)[1].lower()]
+    container = _container(file)
     try:
-        for number, name, content, size in container.split(stream, context.limit):
+        for number, name, content, size in container.split(stream, context.limits, context.limit):
             if size > context.limit:
                 yield _refused(number, b"", "", too_long(size, context.limit))
                 continue
@@ -353,7 +356,7 @@ def _read_line(
 _READERS = {
     "lines": _read_lines,
     "rows": _read_table,
-    "parquet": _read_parquet,
+    "records": _read_records,
     "parts": _read_parts,
     "": _read_whole,
 }

@@ -24,7 +24,7 @@ from mog_assets.corpus.readers import READERS
 from mog_assets.resources import extras
 from mog_assets.resources.errors import MogError
 
-_CODE = "import sys; sys.path[:] = sys.argv[2:]; from mog_assets.corpus.MODULE import main; main(sys.argv[1])"
+_CODE = "import sys; sys.path[:] = sys.argv[2:]; from MODULE import main; main(sys.argv[1])"
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL|_URL$")
 # Bytes of an answer apart from the text: title, metadata and marks.
 _LONGEST_HEADER = 100_000_000
@@ -44,7 +44,7 @@ class Limits(NamedTuple):
 
 
 def python(module: str, given: str) -> list[str]:
-    """The command that calls `main` of a module of this package with a text; it imports what this process would."""
+    """The command that calls `main` of a module with a text; it imports what this process would."""
     return [sys.executable, "-P", "-c", _CODE.replace("MODULE", module), given, *map(os.path.abspath, sys.path)]
 
 
@@ -124,7 +124,7 @@ class Parser:
         limits = {**self._limits._asdict(), "text_bytes": self._text_bytes}
         with theirs:
             self._process = subprocess.Popen(
-                python("child", json.dumps(limits)),
+                python("mog_assets.corpus.child", json.dumps(limits)),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

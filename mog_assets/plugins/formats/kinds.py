@@ -9,7 +9,7 @@ from typing import Any
 
 from mog_assets.corpus.formats import CONTAINERS, FORMATS, Container, Format, format_of
 from mog_assets.corpus.marks import Parsed
-from mog_assets.plugins.formats import code, conversion, mailboxes
+from mog_assets.plugins.formats import code, conversion, mailboxes, parquet
 
 
 def _converted(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
@@ -40,4 +40,5 @@ FORMATS.register(".ipynb", Format(_by("notebooks", "read_notebook")))
 FORMATS.register(".eml", Format(_by("mail", "read_message"), version="3"))
 for _suffix in code.suffixes():
     FORMATS.register(_suffix, Format(_code, code=True))
-CONTAINERS.register(".mbox", Container(mailboxes.messages, ".eml"))
+CONTAINERS.register(".parquet", Container(parquet.rows))
+CONTAINERS.register(".mbox", Container(lambda stream, limits, limit: mailboxes.messages(stream, limit), ".eml"))

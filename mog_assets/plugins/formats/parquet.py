@@ -46,8 +46,8 @@ class _Patient(io.RawIOBase):
         self._process.kill()
 
 
-def rows(stream: BinaryIO, limits: Limits, limit: int) -> Iterator[tuple[int, bytes, int]]:
-    """Number (from 1), JSON (see `record_of_values`) and size of every row; of a row beyond the limit only its size.
+def rows(stream: BinaryIO, limits: Limits, limit: int) -> Iterator[tuple[int, str, bytes, int]]:
+    """Number (from 1), no name, JSON (see `record_of_values`) and size of every row; beyond the limit only its size.
 
     Args:
         stream: An open file.
@@ -58,14 +58,15 @@ def rows(stream: BinaryIO, limits: Limits, limit: int) -> Iterator[tuple[int, by
         ValueError: the file, or the rest of it, cannot be read; the message is the reason. `Unsettled` if another
             attempt may succeed.
     """
-    command = python("parquet", json.dumps(limits._asdict()))
+    command = python(__name__, json.dumps(limits._asdict()))
     os.lseek(stream.fileno(), 0, os.SEEK_SET)
     process = subprocess.Popen(
         command, stdin=stream.fileno(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=bare_environment()
     )
     assert process.stdout is not None and process.stderr is not None
     try:
-        yield from split_lines(io.BufferedReader(_Patient(process, process.stdout, limits.seconds), 1 << 20), limit)
+        lines = split_lines(io.BufferedReader(_Patient(process, process.stdout, limits.seconds), 1 << 20), limit)
+        yield from ((number, "", line, size) for number, line, size in lines)
         # It wrote all: what it says of itself is short.
         words = process.stderr.read(10_000).decode("utf-8", "replace").strip().splitlines()
         code = process.wait(limits.seconds)
