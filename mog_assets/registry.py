@@ -54,6 +54,8 @@ READERS: Registry[Any] = Registry("reader", "mog_assets.corpus.readers")
 _RETRIEVERS = ("bm25", "dense", "title")
 EXPERTS: Registry[Any] = Registry("expert", "mog_assets.ranking.relations", reserved=_RETRIEVERS)
 METHODS: Registry[Any] = Registry("kind of method", "mog_assets.ranking.methods")
+# Methods by other names for them.
+METHOD_NAMES: Registry[str] = Registry("name of a method")
 GROUPS: Registry[Any] = Registry("group of methods", "mog_assets.ranking.methods")
 # Suffixes of methods that limit each question to some chunks.
 LIMITS: Registry[Any] = Registry("limit of methods")

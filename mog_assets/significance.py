@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 # Not scipy.stats: importing it takes half a second of a run that does nothing.
-from scipy.special import betaincinv, ndtr, stdtrit
+from scipy.special import ndtr, stdtrit
 
 # Resamples per matrix product: bounds memory to some 150 MB for 14,000 documents.
 BLOCK = 500
@@ -255,7 +255,7 @@ def effect_size(differences: Totals) -> np.ndarray:
         Cohen 1988, Statistical Power Analysis for the Behavioral Sciences, section 2.3.5; Hedges 2007, Effect Sizes in
         Cluster-Randomized Designs.
     """
-    spread = _standard_error(differences) * np.sqrt(differences.effective)
+    spread = standard_error(differences) * np.sqrt(differences.effective)
     effect = np.full(spread.shape, np.nan)
     np.divide(differences.mean, spread, out=effect, where=spread > 0)
     effect[np.abs(differences.sums.sum(axis=0)) <= TOLERANCE * differences.scale] = 0.0
@@ -280,14 +280,14 @@ def detectable(differences: Totals, alpha: float | np.ndarray = 0.05, power: flo
     References:
         Bloom 1995, Minimum Detectable Effects; Cohen 1988, chapter 2.
     """
-    error, alpha = _standard_error(differences), np.asarray(alpha)
+    error, alpha = standard_error(differences), np.asarray(alpha)
     degrees = max(differences.effective - 1, 1e-3)
     effect = (stdtrit(degrees, 1 - alpha / 2) + stdtrit(degrees, power)) * error
     enough = least_p(len(differences.sizes)) <= alpha
     return np.where((error > 0) & enough & np.isfinite(effect), effect, np.nan)
 
 
-def _standard_error(totals: Totals) -> np.ndarray:
+def standard_error(totals: Totals) -> np.ndarray:
     """Standard error of each column's mean; 0 if documents differ by rounding only, NaN for fewer than two.
 
     References: Liang and Zeger 1986, of the mean; the correction for few documents as in `ends`.
@@ -298,32 +298,3 @@ def _standard_error(totals: Totals) -> np.ndarray:
     correction = 1 / (1 - 1 / totals.effective)
     error = np.sqrt(correction * np.square(residuals).sum(axis=0)) / totals.questions
     return np.where(error > TOLERANCE * totals.scale / totals.questions, error, 0.0)
-
-
-def share_interval(hits: np.ndarray, documents: Sequence[Any] | np.ndarray, level: float = 0.95) -> tuple[float, float]:
-    """Interval of a share that may be near 0 or 1, for which resamples may be all equal.
-
-    Clopper and Pearson's exact interval for the effective number of independent questions: n divided by the design
-    effect of documents; `Totals.effective` if all questions have the same result.
-
-    Args:
-        hits: Results of n questions, bool or 0 and 1, shape (n,).
-        documents: The document of each question.
-        level: Confidence level of the interval.
-
-    Returns:
-        Lower and upper end; NaN without questions.
-
-    References:
-        Korn and Graubard 1998, Confidence Intervals for Proportions With Small Expected Number of Positive Counts.
-    """
-    totals = by_document(np.asarray(hits, np.float64), documents)
-    if not totals.questions:
-        return np.nan, np.nan
-    share, error, n = float(totals.mean[0]), float(_standard_error(totals)[0]), totals.questions
-    worth = share * (1 - share) / error**2 if error > 0 else totals.effective
-    worth = min(worth, n)
-    tail, successes = (1 - level) / 2, share * worth
-    low = float(betaincinv(successes, worth - successes + 1, tail)) if successes > 0 else 0.0
-    high = float(betaincinv(successes + 1, worth - successes, 1 - tail)) if successes < worth else 1.0
-    return low, high

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -128,16 +128,3 @@ class NoResponse(RequestFailed):
 
 class SpendCapReached(MogError):
     """A request was not sent because `llm.budget_usd` is spent."""
-
-
-class LanguageModel(Protocol):
-    """Anything that completes a chat."""
-
-    def complete(
-        self, messages: Sequence[Message], form: Form | None = None, heard: Callable[[str], object] | None = None
-    ) -> Completion:
-        """Answer a chat, in a form if the endpoint can be told one; `heard` is called with pieces of the answer.
-
-        Raises:
-            MogError: the model cannot be reached, refused, or gave no usable answer.
-        """

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -54,22 +53,6 @@ def side_by_side(tools: Tools) -> Each:
                 raise
 
     return each
-
-
-@contextmanager
-def all_answered(tools: Tools, what: str) -> Iterator[None]:
-    """For work whose result is stored: requests that an unreachable endpoint missed must not count as wrong answers.
-
-    Raises:
-        MogError: after the work, if some requests got no response. A refusal is a response.
-    """
-    before = tools.llm.tally
-    yield
-    if lost := (tools.llm.tally - before).unanswered:
-        raise MogError(
-            f"{what}: expected a response to every request, got none to {lost}: the result is discarded, but received "
-            "responses are cached; run again when the endpoint is reachable"
-        )
 
 
 def answer(

@@ -370,18 +370,3 @@ def _read(line: int, raw: bytes, document: Document, spool: Spool) -> _Record:
 
 def _refused(line: int, raw: bytes, identity: str, reason: str) -> _Record:
     return _Record(line, raw, Outcome(printable(identity), reason=printable(reason)))
-
-
-def read_lines(file: Path) -> Iterator[tuple[int, bytes]]:
-    """Line number (from 1) and bytes of every line of a `.jsonl[.gz]` file that is not blank.
-
-    Raises:
-        MogError: the file is missing, or is named `.gz` but is not a gzip file.
-    """
-    try:
-        with gzip.open(file) if file.name.endswith(".gz") else file.open("rb") as stream:
-            for number, line, _ in split_lines(stream):
-                yield number, line
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise MogError(f"{file}: expected a readable JSON Lines file, got: {reason}") from error

@@ -6,10 +6,8 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from mog_assets.questions.sets import Question
-from mog_assets.resources.errors import MogError, TooFewQuestions
+from mog_assets.resources.errors import MogError
 
 # Names of the splits of questions that name none.
 TRAIN, TEST = "train", "test"
@@ -83,32 +81,6 @@ def sharing_evidence(questions: Iterable[Question], others: Iterable[Question]) 
 
 def _words(text: str) -> str:
     return " ".join(text.casefold().split())
-
-
-def validation_rows(groups: Sequence[str], share: float, what: str) -> np.ndarray:
-    """Rows whose group's hash is in the lowest `share`: a group keeps its part when others are added.
-
-    Args:
-        groups: Group of each of n questions, such as its document.
-        share: Of the groups, in (0, 1); if hashes leave a part empty, a tenth of the groups.
-        what: What is trained, for the message.
-
-    Returns:
-        bool array of shape (n,).
-
-    Raises:
-        TooFewQuestions: all questions are in one group.
-    """
-    place = {group: fraction(group) for group in set(groups)}
-    chosen = {group for group, p in place.items() if p < share}
-    if not 0 < len(chosen) < len(place):
-        if len(place) < 2:
-            raise TooFewQuestions(
-                f"{what}: expected training questions on at least 2 documents, so that some can be kept for "
-                f"validation, got {len(place)}; add questions to the train splits of the question set"
-            )
-        chosen = set(sorted(place, key=lambda g: (place[g], g))[-max(1, len(place) // 10) :])
-    return np.array([group in chosen for group in groups])
 
 
 def check_splits(key: str, named: Sequence[str], there: Mapping[str, int]) -> None:

@@ -189,7 +189,9 @@ def parse(name: str, settings: Settings) -> Method:
     Raises:
         ConfigError: no such method.
     """
-    text = re.sub(r"^dense-(\d+)", r"dense:fixed-\1", name.strip()).replace("medrag", "fixed-2")
+    text = re.sub(r"^dense-(\d+)", r"dense:fixed-\1", name.strip())
+    for other, of in registry.METHOD_NAMES.items():
+        text = text.replace(other, of)
     match = _PATTERN.fullmatch(text)
     if match and match["kind"] in METHODS and (match["limit"] is None or match["limit"] in LIMITS):
         kind = METHODS[match["kind"]]

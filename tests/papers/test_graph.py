@@ -18,6 +18,7 @@ from mog_assets.papers.mix_of_granularity.graph import building
 from mog_assets.papers.mix_of_granularity.graph import neighbourhoods as hops_module
 from mog_assets.papers.mix_of_granularity.graph import sentence_graph as edges_module
 from mog_assets.papers.mix_of_granularity.graph.checks import graph_fault, neighbourhoods_fault
+from mog_assets.papers.mix_of_granularity.graph.index_on_disk import load_terms
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import neighbourhoods, open_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.nodes import node_spans
 from mog_assets.papers.mix_of_granularity.graph.packed import load_matrix
@@ -32,7 +33,6 @@ from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (
     search_block,
     searched,
 )
-from mog_assets.retrieval.bm25 import load_terms
 from mog_assets.text.terms import tokenise
 from mog_assets.tools import Tools
 

@@ -19,6 +19,7 @@ from mog_assets.papers.mix_of_granularity.mixing import candidates, emit, ranked
 from mog_assets.papers.topics.questions import topics_of
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.ranking.retrieve import Retrieval, groups_of
+from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import parse
@@ -300,6 +301,8 @@ SETTINGS = settings_model().model_validate({"corpora": {"c": {"path": "x"}}})
         ("mogg-uniform", "mogg-uniform", "mogg-uniform", None, ""),
         ("mogg-paper+topics", "mogg-paper+topics", "mogg-paper", None, "topics"),
         ("medrag+topics", "fixed-2+topics", "fixed", 2, "topics"),
+        ("dense:medrag", "dense-2", "fixed", 2, ""),
+        ("hybrid:medrag", "hybrid:fixed-2", "fixed", 2, ""),
         ("dense-3+topics", "dense-3+topics", "fixed", 3, "topics"),
         ("hybrid:mog-paper+topics", "hybrid:mog-paper+topics", "mog-paper", None, "topics"),
     ],
@@ -321,3 +324,8 @@ def test_names_of_graph_and_topics(name, canonical, kind, level, limit):
 def test_names_that_mean_nothing_are_refused(name):
     with pytest.raises(Exception, match="method: expected one of"):
         parse(name, SETTINGS)
+
+
+def test_another_name_of_a_level_that_is_not_there_is_refused():
+    with pytest.raises(ConfigError, match="got 'medrag'"):
+        parse("medrag", SETTINGS.model_copy(update={"levels": 1}))

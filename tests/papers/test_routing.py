@@ -22,8 +22,8 @@ from mog_assets.papers.mix_of_granularity import assets as routing_assets
 from mog_assets.papers.mix_of_granularity import checks, router
 from mog_assets.papers.mix_of_granularity import labels as soft
 from mog_assets.papers.mix_of_granularity.settings import RouterSettings
+from mog_assets.papers.mix_of_granularity.validation import validation_rows
 from mog_assets.questions.sets import Evidence, Question
-from mog_assets.questions.splits import validation_rows
 from mog_assets.recipe import Recipe
 from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics

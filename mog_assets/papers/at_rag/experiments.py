@@ -37,11 +37,12 @@ from mog_assets.papers.experiments.lab import (
     registered,
     score_rows,
 )
+from mog_assets.papers.experiments.shares import share_interval
 from mog_assets.papers.topics.assign import read_topics
 from mog_assets.papers.topics.model import OUTLIER
 from mog_assets.questions.sets import Question
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.significance import bootstrap_interval, by_document, detectable, permutation_p, share_interval
+from mog_assets.significance import bootstrap_interval, by_document, detectable, permutation_p
 
 _CRITERIA = ("correctness", "completeness", "relevance", MARK)
 # Share of the questions with a rejected first answer that must pass later.

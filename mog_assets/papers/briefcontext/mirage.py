@@ -5,13 +5,15 @@ References: Xiong et al. 2024 (Benchmarking Retrieval-Augmented Generation for M
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
-from collections.abc import Iterable, Mapping
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mog_assets.corpus.reading import read_lines
+from mog_assets.corpus.decoding import split_lines
 from mog_assets.papers.briefcontext.letters import choice
 from mog_assets.resources.errors import MogError
 
@@ -105,3 +107,18 @@ def read_answers(path: Path) -> dict[str, str]:
         for record in records(read_lines(path))
         if record.get("id") and record.get("options") and record.get("answer")
     }
+
+
+def read_lines(file: Path) -> Iterator[tuple[int, bytes]]:
+    """Line number (from 1) and bytes of every line of a `.jsonl[.gz]` file that is not blank.
+
+    Raises:
+        MogError: the file is missing, or is named `.gz` but is not a gzip file.
+    """
+    try:
+        with gzip.open(file) if file.name.endswith(".gz") else file.open("rb") as stream:
+            for number, line, _ in split_lines(stream):
+                yield number, line
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise MogError(f"{file}: expected a readable JSON Lines file, got: {reason}") from error

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from importlib.metadata import version
@@ -12,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from mog_assets.answering.ask import all_answered, reader, reader_name, side_by_side
+from mog_assets.answering.ask import reader, reader_name, side_by_side
 from mog_assets.config import QuestionSetSettings, Settings
 from mog_assets.evaluation.configuration import shown_configuration
 from mog_assets.papers.experiments.lab import STATISTICS, Experiment, Findings, Lab, NothingToMeasure
@@ -212,3 +213,19 @@ def _searched(settings: Settings) -> list[Any]:
 
 
 RECIPES.register("experiments", recipes)
+
+
+@contextmanager
+def all_answered(tools: Tools, what: str) -> Iterator[None]:
+    """For work whose result is stored: requests that an unreachable endpoint missed must not count as wrong answers.
+
+    Raises:
+        MogError: after the work, if some requests got no response. A refusal is a response.
+    """
+    before = tools.llm.tally
+    yield
+    if lost := (tools.llm.tally - before).unanswered:
+        raise MogError(
+            f"{what}: expected a response to every request, got none to {lost}: the result is discarded, but received "
+            "responses are cached; run again when the endpoint is reachable"
+        )

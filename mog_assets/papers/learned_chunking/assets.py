@@ -17,8 +17,8 @@ from mog_assets.papers.learned_chunking import learned, training
 from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles, sources, within
 from mog_assets.papers.learned_chunking.plots import chunker_curves
 from mog_assets.papers.learned_chunking.settings import CHUNKER
+from mog_assets.papers.mix_of_granularity.validation import validation_rows
 from mog_assets.questions.sets import load_questions
-from mog_assets.questions.splits import validation_rows
 from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import RECIPES
 from mog_assets.resources.errors import MogError

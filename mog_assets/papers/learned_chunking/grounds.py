@@ -25,8 +25,8 @@ from mog_assets.papers.learned_chunking.articles import Article, ArticleSource, 
 from mog_assets.papers.learned_chunking.learned import Shape, bisected, costs, network, penalty_for, scores, set_weights
 from mog_assets.papers.learned_chunking.settings import CHUNKER, ChunkerTraining
 from mog_assets.papers.learned_chunking.training import train
+from mog_assets.papers.mix_of_granularity.validation import validation_rows
 from mog_assets.questions.sets import Evidence, Question
-from mog_assets.questions.splits import validation_rows
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.passages import DEPTH
 

@@ -17,6 +17,7 @@ from mog_assets.papers.mix_of_granularity.ranker import (
 from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.ranking.methods import levels, searched
 from mog_assets.ranking.retrieve import Groups, Retrieval
+from mog_assets.registry import METHOD_NAMES
 from mog_assets.retrieval.methods import GROUPS, METHODS, RETRIEVERS, Kind, Method
 from mog_assets.retrieval.passages import Passages
 
@@ -151,3 +152,5 @@ METHODS.register(
     ),
 )
 GROUPS.register("papers", _papers)
+# Its levels are of one size (Xiong et al. 2024).
+METHOD_NAMES.register("medrag", "fixed-2")

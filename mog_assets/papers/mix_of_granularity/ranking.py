@@ -10,8 +10,8 @@ import numpy as np
 
 from mog_assets.config import Settings
 from mog_assets.papers.mix_of_granularity import mog
+from mog_assets.papers.mix_of_granularity.validation import validation_rows
 from mog_assets.plots import new_figure, png
-from mog_assets.questions.splits import validation_rows
 from mog_assets.ranking import plots
 from mog_assets.ranking.crossvalidation import Train
 from mog_assets.ranking.exact import lifted

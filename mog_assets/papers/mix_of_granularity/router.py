@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import expit
 
 from mog_assets.papers.mix_of_granularity.settings import RouterSettings
-from mog_assets.questions.splits import validation_rows
+from mog_assets.papers.mix_of_granularity.validation import validation_rows
 from mog_assets.resources.errors import MogError, TooFewQuestions
 from mog_assets.resources.store import Artefact
 from mog_assets.tensors import decode, encode, read

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from mog_assets.chunking.layouts import bucket_layout
-from mog_assets.compiled import hidden, keep
+from mog_assets.compiled import keep
+from mog_assets.papers.topics.hiding import hidden
 from mog_assets.papers.topics.model import (
     COMPONENTS,
     FAR,

@@ -14,7 +14,6 @@ from shared import VARIABLES, copy_folder
 
 from mog_assets import config
 from mog_assets.answering.answerers import serial
-from mog_assets.answering.ask import all_answered
 from mog_assets.answering.extractive import Extractive
 from mog_assets.answering.notation import is_control
 from mog_assets.answering.readers import remembering
@@ -26,7 +25,7 @@ from mog_assets.papers.briefcontext.experiments import briefcontext, conflicts, 
 from mog_assets.papers.briefcontext.preflight_quality import Confusion, preflight_cases, preflight_quality
 from mog_assets.papers.experiments import contexts
 from mog_assets.papers.experiments.answers import flip_rows, of_model, paired_rows
-from mog_assets.papers.experiments.assets import findings, offered
+from mog_assets.papers.experiments.assets import all_answered, findings, offered
 from mog_assets.papers.experiments.commands import do
 from mog_assets.papers.experiments.contexts import place
 from mog_assets.papers.experiments.costs import map_reduce_relation

@@ -6,14 +6,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pytest
+from scipy import stats
 
 from mog_assets.papers.at_rag import experiments as loop
 from mog_assets.papers.briefcontext.experiments import conflicts, preflight
 from mog_assets.papers.briefcontext.preflight_quality import preflight_cases, preflight_quality
 from mog_assets.papers.experiments.answers import flip_rows, paired_rows
 from mog_assets.papers.experiments.lab import alike, board, greater, score_rows
+from mog_assets.papers.experiments.shares import share_interval
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.experiments import granularity, labels
+from mog_assets.papers.mix_of_granularity.shifts import shift
+from mog_assets.significance import by_document
 
 rng = np.random.default_rng(0)
 # Nine documents of ten questions, and values that documents decide: by question a clear difference, by document none.
@@ -103,3 +108,58 @@ def test_routers_are_compared_by_document():
     each = router.compare(weights, other, vectors, wanted, NAMES.tolist(), 0)
     assert (by["questions"], by["groups"]) == (90, 9) and by["p"] > 0.05
     assert each["p"] <= by["p"]
+
+
+def test_shares_near_zero_have_an_interval_and_documents_widen_it():
+    none, documents = np.zeros(60), np.repeat(np.arange(12), 5)
+    assert share_interval(none, documents) == pytest.approx((0, 1 - 0.025 ** (1 / 12)))
+    # Questions on documents of their own: Clopper and Pearson.
+    hits = np.arange(60) < 9
+    exact = stats.binomtest(9, 60).proportion_ci()
+    assert share_interval(hits, np.arange(60)) == pytest.approx((exact.low, exact.high), abs=0.005)
+    low, high = share_interval(hits, documents)
+    assert low < exact.low and high > exact.high
+    assert np.isnan(share_interval(np.zeros(0), [])).all()
+
+
+def test_documents_and_not_questions_decide_whether_choices_have_shifted():
+    early, late = np.eye(2)[np.repeat([0, 0, 1, 0], 20)], np.eye(2)[np.repeat([1, 1, 0, 1], 20)]
+    names = np.repeat(list("abcd"), 20)
+    distance, p = shift(by_document(early, names), by_document(late, names))
+    assert distance == pytest.approx(0.5) and p > 0.05
+    assert shift(each(early), each(late))[1] < 0.001
+
+
+@pytest.mark.parametrize("times", [2, 5])
+def test_asking_every_question_again_changes_no_share_and_no_shift(times):
+    hits = EFFECTS > 0
+    low, high = share_interval(hits, DOCUMENTS)
+    assert share_interval(np.tile(hits, times), np.tile(DOCUMENTS, times)) == pytest.approx((low, high))
+    one, other = np.eye(2)[hits.astype(int)], np.eye(2)[(EFFECTS > 0.35).astype(int)]
+    again = [by_document(np.tile(part, (times, 1)), np.tile(DOCUMENTS, times)) for part in (one, other)]
+    assert shift(*again) == pytest.approx(shift(by_document(one, DOCUMENTS), by_document(other, DOCUMENTS)))
+
+
+def each(values):
+    """Every question on a document of its own."""
+    return by_document(values, np.arange(len(values)))
+
+
+def chosen(counts):
+    """So many questions of each class, every one on a document of its own."""
+    return each(np.repeat(np.eye(len(counts)), counts, axis=0))
+
+
+def test_shift_is_the_share_that_would_change_class_and_knows_chance():
+    distance, p = shift(chosen([60, 30, 10]), chosen([10, 30, 60]))
+    assert distance == pytest.approx(0.5)
+    assert p == 1 / 10001
+    assert shift(chosen([50, 50]), chosen([5, 5])) == (0, 1)
+    assert shift(chosen([9, 9]), chosen([0, 0])) == (0, 1)
+    # Three questions that differ altogether prove nothing.
+    distance, p = shift(chosen([3, 0]), chosen([0, 3]))
+    assert distance == 1 and p == pytest.approx(0.1, abs=0.02)
+    rng = np.random.default_rng(6)
+    drawn = [rng.multinomial(80, [0.5, 0.3, 0.2], size=2) for _ in range(150)]
+    chance = [shift(chosen(one), chosen(other), samples=400)[1] for one, other in drawn]
+    assert np.mean(np.array(chance) < 0.05) < 0.12

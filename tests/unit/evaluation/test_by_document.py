@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from scipy import stats
 
 from mog_assets import cli
-from mog_assets.comparison import compare_cells, shift
+from mog_assets.comparison import compare_cells
 from mog_assets.evaluation import browse, history
 from mog_assets.evaluation.answers import mark, score_answers
 from mog_assets.evaluation.measures import evaluate, measure_names
@@ -25,7 +25,6 @@ from mog_assets.significance import (
     effect_size,
     least_p,
     permutation_p,
-    share_interval,
 )
 
 rng = np.random.default_rng(0)
@@ -78,12 +77,6 @@ def test_asking_every_question_again_tells_nothing_new(times):
     assert (permutation_p(once) == permutation_p(often)).all()
     assert np.allclose(effect_size(once), effect_size(often))
     assert np.allclose(detectable(once), detectable(often))
-    hits = EFFECTS > 0
-    low, high = share_interval(hits, documents)
-    assert share_interval(np.tile(hits, times), np.tile(documents, times)) == pytest.approx((low, high))
-    one, other = np.eye(2)[hits.astype(int)], np.eye(2)[(EFFECTS > 0.35).astype(int)]
-    again = [by_document(np.tile(part, (times, 1)), np.tile(documents, times)) for part in (one, other)]
-    assert shift(*again) == pytest.approx(shift(by_document(one, documents), by_document(other, documents)))
 
 
 def test_means_are_means_over_questions_and_not_over_documents():
@@ -175,26 +168,6 @@ def test_a_difference_as_large_as_the_detectable_one_is_shown_four_times_in_five
     least = detectable(by_document(values, documents)).mean()
     shown = permutation_p(by_document(clustered(SIZES["as the samples"], 600, 3)[0] + least, documents), samples=999)
     assert np.mean(shown <= 0.05) == pytest.approx(0.8, abs=0.06)
-
-
-def test_shares_near_zero_have_an_interval_and_documents_widen_it():
-    none, documents = np.zeros(60), np.repeat(np.arange(12), 5)
-    assert share_interval(none, documents) == pytest.approx((0, 1 - 0.025 ** (1 / 12)))
-    # Questions on documents of their own: Clopper and Pearson.
-    hits = np.arange(60) < 9
-    exact = stats.binomtest(9, 60).proportion_ci()
-    assert share_interval(hits, np.arange(60)) == pytest.approx((exact.low, exact.high), abs=0.005)
-    low, high = share_interval(hits, documents)
-    assert low < exact.low and high > exact.high
-    assert np.isnan(share_interval(np.zeros(0), [])).all()
-
-
-def test_documents_and_not_questions_decide_whether_choices_have_shifted():
-    early, late = np.eye(2)[np.repeat([0, 0, 1, 0], 20)], np.eye(2)[np.repeat([1, 1, 0, 1], 20)]
-    names = np.repeat(list("abcd"), 20)
-    distance, p = shift(by_document(early, names), by_document(late, names))
-    assert distance == pytest.approx(0.5) and p > 0.05
-    assert shift(by_question(early), by_question(late))[1] < 0.001
 
 
 # Where they are used

@@ -17,7 +17,6 @@ from shared import copy_folder
 from mog_assets import plan
 from mog_assets.arrays import places
 from mog_assets.chunking.plots import length_histogram
-from mog_assets.comparison import shift
 from mog_assets.evaluation import assets as evaluation_assets
 from mog_assets.evaluation import history, plots, shares
 from mog_assets.evaluation.configuration import configuration
@@ -132,26 +131,6 @@ def test_interval_contains_the_mean_and_shrinks():
     assert (widths[1] < widths[0] / 5).all()
     low, high = bootstrap_interval(each(np.ones((7, 1))))
     assert (low[0], high[0]) == pytest.approx((1, 1))
-
-
-def chosen(counts):
-    """So many questions of each class, every one on a document of its own."""
-    return each(np.repeat(np.eye(len(counts)), counts, axis=0))
-
-
-def test_shift_is_the_share_that_would_change_class_and_knows_chance():
-    distance, p = shift(chosen([60, 30, 10]), chosen([10, 30, 60]))
-    assert distance == pytest.approx(0.5)
-    assert p == 1 / 10001
-    assert shift(chosen([50, 50]), chosen([5, 5])) == (0, 1)
-    assert shift(chosen([9, 9]), chosen([0, 0])) == (0, 1)
-    # Three questions that differ altogether prove nothing.
-    distance, p = shift(chosen([3, 0]), chosen([0, 3]))
-    assert distance == 1 and p == pytest.approx(0.1, abs=0.02)
-    rng = np.random.default_rng(6)
-    drawn = [rng.multinomial(80, [0.5, 0.3, 0.2], size=2) for _ in range(150)]
-    chance = [shift(chosen(one), chosen(other), samples=400)[1] for one, other in drawn]
-    assert np.mean(np.array(chance) < 0.05) < 0.12
 
 
 KINDS = {

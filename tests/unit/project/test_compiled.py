@@ -1,12 +1,10 @@
-"""Compiled functions are kept on disk where that is possible; what a library can do without is not imported."""
+"""Compiled functions are kept on disk where that is possible."""
 
 import importlib.util
-import sys
 
 import numba
-import pytest
 
-from mog_assets.compiled import hidden, keep
+from mog_assets.compiled import keep
 
 SOURCE = "import numba\n\n@numba.njit\ndef twice(number):\n    return 2 * number\n"
 
@@ -28,15 +26,3 @@ def test_a_function_that_cannot_be_kept_works_all_the_same():
     exec(compile(SOURCE, "<nowhere>", "exec"), names)
     keep(names["twice"])
     assert names["twice"](2) == 4 and isinstance(names["twice"], numba.core.registry.CPUDispatcher)
-
-
-def test_a_hidden_module_cannot_be_imported_within_and_can_afterwards(tmp_path, monkeypatch):
-    (tmp_path / "optional_part.py").touch()
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with hidden("optional_part", "json"):
-        with pytest.raises(ModuleNotFoundError, match="No module named 'optional_part'"):
-            importlib.import_module("optional_part")
-        # What has been imported stays.
-        assert importlib.import_module("json").loads("1") == 1
-    assert importlib.import_module("optional_part").__name__ == "optional_part"
-    monkeypatch.delitem(sys.modules, "optional_part")

@@ -20,9 +20,10 @@ from mog_assets.corpus.documents import bucket_of, make_document, write_document
 from mog_assets.materialising import materialise
 from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles, packed
 from mog_assets.papers.learned_chunking.tokens_to_answer import tokens_to_answer
+from mog_assets.papers.mix_of_granularity.graph.index_on_disk import save_terms
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around, save_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
-from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, save_terms, statistics
+from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.statistics import TOTALS, file_of, write_terms
 from mog_assets.tools import Tools

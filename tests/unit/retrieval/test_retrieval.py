@@ -306,9 +306,6 @@ def test_fusion_of_nothing_is_nothing():
         ("dense-2", "bm25", "dense-2", "dense", "fixed", 2),
         ("dense:fixed-2", "bm25", "dense-2", "dense", "fixed", 2),
         ("dense-2", "dense", "fixed-2", "dense", "fixed", 2),
-        ("medrag", "bm25", "fixed-2", "bm25", "fixed", 2),
-        ("dense:medrag", "bm25", "dense-2", "dense", "fixed", 2),
-        ("hybrid:medrag", "bm25", "hybrid:fixed-2", "hybrid", "fixed", 2),
         ("random", "dense", "random", None, "random", None),
         (" gold", "bm25", "gold", None, "gold", None),
         ("fused", "dense", "fused", None, "fused", None),
@@ -337,11 +334,6 @@ def test_unknown_method_is_refused_with_the_known_ones(name):
         parse(name, SETTINGS)
     assert {"auto", "fused", "mix", "fixed-1..5", "fused-paper-1..5"} <= set(str(caught.value)[24:].split(", "))
     assert str(caught.value).endswith(f"got {name!r}")
-
-
-def test_alias_of_a_level_that_is_not_there_is_refused():
-    with pytest.raises(ConfigError, match="got 'medrag'"):
-        parse("medrag", SETTINGS.model_copy(update={"levels": 1}))
 
 
 @pytest.mark.parametrize("default", ["bm25", "dense", "hybrid"])

@@ -15,6 +15,7 @@ from mog_assets.papers.briefcontext.preflight_quality import Confusion, prefligh
 from mog_assets.papers.experiments.answers import AnsweredCases, of_answers
 from mog_assets.papers.experiments.conclusions import untestable
 from mog_assets.papers.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, Verdict, registered
+from mog_assets.papers.experiments.shares import share_interval
 from mog_assets.significance import (
     RESAMPLES,
     by_document,
@@ -22,7 +23,6 @@ from mog_assets.significance import (
     ends,
     permutation_p,
     resampled_means,
-    share_interval,
 )
 
 # BriefContext, supplementary table 4.

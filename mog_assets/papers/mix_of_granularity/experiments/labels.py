@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.comparison import shift
 from mog_assets.config import Settings
 from mog_assets.evaluation.measures import headline_measures
 from mog_assets.evaluation.scores import p_text
@@ -48,6 +47,7 @@ from mog_assets.papers.mix_of_granularity.experiments.label_cells import (
 from mog_assets.papers.mix_of_granularity.plots import weights_by_kind
 from mog_assets.papers.mix_of_granularity.ranker import ROUTERS
 from mog_assets.papers.mix_of_granularity.settings import SOFT_LABELS
+from mog_assets.papers.mix_of_granularity.shifts import shift
 from mog_assets.retrieval.methods import needs, parse
 from mog_assets.significance import Totals, by_document, holm
 

@@ -13,12 +13,12 @@ from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.config import Settings
 from mog_assets.papers.mix_of_granularity.graph import checks, plots
 from mog_assets.papers.mix_of_granularity.graph.building import Made, make
+from mog_assets.papers.mix_of_granularity.graph.index_on_disk import save_terms
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around
 from mog_assets.papers.mix_of_granularity.graph.packed import save_matrix
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.recipe import Recipe, Work
-from mog_assets.retrieval.bm25 import save_terms
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.statistics import Counted
 from mog_assets.retrieval.statistics_assets import statistics_settings, write_statistics

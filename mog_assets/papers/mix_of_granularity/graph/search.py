@@ -18,11 +18,12 @@ from mog_assets.arrays import places, ranges
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import join_layouts, open_layout
 from mog_assets.lazy import cached_property
+from mog_assets.papers.mix_of_granularity.graph.index_on_disk import IndexOnDisk, load_terms
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around, load_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.packed import load_matrix
 from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.resources.store import Artefact
-from mog_assets.retrieval.bm25 import Bm25Index, IndexOnDisk, TermCounts, load_terms
+from mog_assets.retrieval.bm25 import Bm25Index, TermCounts
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.passages import DEPTH, Passages, seen
 from mog_assets.retrieval.search import Hits
