@@ -28,7 +28,6 @@ for command in (
     questions.questions,
     measure.scores,
     measure.compare,
-    measure.export,
     build.verify,
     prune.prune,
     serve.serve,

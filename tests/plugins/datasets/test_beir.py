@@ -14,7 +14,7 @@ import pytest
 from ir_measures import RR, R, nDCG
 from shared import ROOT, SAMPLES, VARIABLES
 
-from mog_assets.evaluation.export import file_names
+from mog_assets.plugins.exports.measures import file_names
 from mog_assets.questions.sets import load_questions
 from mog_assets.resources.store import Store
 
@@ -88,6 +88,10 @@ def mog(folder, *arguments):
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+# `mog export` is another plugin.
+pytestmark = pytest.mark.whole
 
 
 @pytest.fixture(scope="module", params=[(400, 120)], ids=str)
