@@ -272,7 +272,7 @@ def ask(folder: Path, project: Settings, source: str) -> None:
     stored = Retrieval.open(opened, read, list(settings.corpora), keep=True)
     stored = replace(stored, encode=partial(opened.encoder.encode, keep=False))
     # As a server asks.
-    served = replace(stored, vector_store=None)
+    served = replace(stored, nearest=None)
     served.corpora.layout.document_of  # noqa: B018
     found: dict[str, Any] = {"layout": {"first": 1000 * (time.monotonic() - started), "peak": anonymous() - beside}}
 

@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mog_assets import config
+from mog_assets.plugins.qdrant.embedded import EmbeddedQdrant
 from mog_assets.questions.sets import load_questions
-from mog_assets.resources.qdrant_embedded import EmbeddedQdrant
 from mog_assets.retrieval.vectors import vector_buckets
 from mog_assets.tools import Tools
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mog_assets.config import Settings
-from mog_assets.registry import DEMANDS
+from mog_assets.registry import DEMANDS, VECTOR_STORES
 from mog_assets.resources.snapshot import Place
-
-# All vectors that are searched are mapped; collections are for whoever asks the vector store.
-ELSEWHERE = "collections/"
 
 
 @dataclass(frozen=True)
@@ -78,5 +75,11 @@ def places(settings: Settings, names: Sequence[str]) -> tuple[list[Place], list[
 
 def places_of(names: Sequence[str], needed: Needs) -> list[Place]:
     """Return the artefacts of some corpora that are needed."""
-    keys = [key for key in needed.per_corpus if not key.startswith(ELSEWHERE)]
+    keys = in_files(needed.per_corpus)
     return [*((key, name) for name in names for key in keys), *((key, None) for key in needed.shared)]
+
+
+def in_files(keys: Iterable[str]) -> list[str]:
+    """Leave out the assets of vector stores: open projects map the files of the others."""
+    elsewhere = tuple(f"{store.asset}/" for store in VECTOR_STORES.values())
+    return [key for key in keys if not key.startswith(elsewhere)]

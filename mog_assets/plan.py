@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from mog_assets.config import Settings
-from mog_assets.demand import ELSEWHERE, demand
+from mog_assets.demand import demand, in_files
 from mog_assets.materialising import Find, is_fresh, state
 from mog_assets.recipe import Recipe
 from mog_assets.registry import RECIPES
@@ -39,7 +39,7 @@ def graph(settings: Settings) -> dict[str, Recipe]:
     first = needed(
         recipes,
         [
-            *(key for key in read.search.per_corpus if not key.startswith(ELSEWHERE)),
+            *in_files(read.search.per_corpus),
             *(key for key in read.search.shared if "candidates" not in needed(recipes, [key])),
         ],
     )

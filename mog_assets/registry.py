@@ -64,6 +64,8 @@ FIELDS: Registry[Any] = Registry("field of filters")
 MEASURES: Registry[Any] = Registry("measure", "mog_assets.evaluation.measures")
 # Functions of the settings: the assets that a room reads (`demand.Demand`).
 DEMANDS: Registry[Any] = Registry("demand", "mog_assets.ranking.demand", "mog_assets.answering.demand")
+# Stores of vectors beside the files of the store.
+VECTOR_STORES: Registry[Any] = Registry("vector store")
 # Recipes of assets, given the settings, after those of the core (`plan.STAGES`).
 RECIPES: Registry[Any] = Registry("stage")
 EXPERIMENTS: Registry[Any] = Registry("experiment")

@@ -1,4 +1,4 @@
-"""The resources of a project, made from its settings: store, engine, encoder, vector store and language model."""
+"""The resources of a project, made from its settings: store, engine, encoder and language model."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.engine import Engine, open_engine
 from mog_assets.resources.files import make_home
 from mog_assets.resources.llm import OpenAIModel
-from mog_assets.resources.qdrant import connect
 from mog_assets.resources.store import Store
-from mog_assets.resources.vector_store import VectorStore
 
 Opened = TypeVar("Opened")
 
@@ -54,11 +52,6 @@ class Tools:
             self._opened[resource] = resource(self)
         opened: Opened = self._opened[resource]
         return opened
-
-    @cached_property
-    def qdrant(self) -> VectorStore:
-        """The vector store."""
-        return connect(self.settings.home, self.settings.qdrant)
 
     @cached_property
     def llm(self) -> OpenAIModel:

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-# All points in the order of a write, with what has just happened there.
+# All points in the order of a write, with what has just happened there; plugins add theirs.
 POINTS = {
     "vectors cached": "a batch of vectors was committed to the encoder's cache",
     "file written": "a file is complete under its temporary name",
     "file moved": "the file has its final name; no manifest names it yet",
-    "collection created": "an embedded collection is complete under its temporary name",
-    "collection moved": "an embedded collection has its final name, and no points yet",
-    "points deleted": "a batch of points was deleted from a Qdrant collection",
-    "points upserted": "a batch of points was upserted into a Qdrant collection",
-    "payloads set": "a batch of payloads was set on points of a Qdrant collection",
-    "points flushed": "an embedded collection was flushed; no manifest names its new points yet",
     "manifest written": "the manifest is complete under its temporary name",
     "manifest moved": "the new artefact is current; files of the old one still exist",
     "swept": "files of the old artefact were deleted",

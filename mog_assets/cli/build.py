@@ -220,7 +220,7 @@ def _print_open(settings: config.Settings, corpora: Sequence[str]) -> None:
 @config_option
 @guarded
 def verify(path: str | None) -> None:
-    """Check every artefact and Qdrant collection against its manifest, and look for leftover data."""
+    """Check every artefact and vector collection against its manifest, and look for leftover data."""
     from mog_assets.verification import verify as check
 
     settings = settings_of(path)

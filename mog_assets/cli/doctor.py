@@ -49,7 +49,8 @@ def examine(path: str | None = None) -> Iterator[Finding]:
         for item, check in registry.FINDINGS.items():
             yield from _tried(item, check, settings)
     yield from _tried("home", project.home, settings, config.file(path).parent)
-    yield from _tried("qdrant", machine.qdrant)
+    for name, store in registry.VECTOR_STORES.items():
+        yield from _tried(name, store.findings)
     yield from _tried("model", machine.model, settings)
     yield from _tried("dagster", machine.dagster, settings)
     yield from _tried("open files", machine.open_files)

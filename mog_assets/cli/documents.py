@@ -71,16 +71,14 @@ def _rows(settings: Settings, corpus: str) -> Iterator[dict[str, Any]]:
 
 
 def _summary(settings: Settings, corpus: str) -> dict[str, Any]:
+    from mog_assets.registry import VECTOR_STORES
     from mog_assets.resources.store import Store
-    from mog_assets.retrieval.points import read_payloads
 
     stored = Store(settings.home).read("documents", corpus)
-    left_out = sum(
-        bool(document.left_out) for name in stored.names("bucket") for document in read_payloads(stored.path(name))
-    )
     counts = {name: int(stored.manifest.counts.get(name, 0)) for name in ("documents", "characters", "skipped")}
     said = {name: stored.manifest.info.get(name, {}) for name in ("files not read", "notes")}
-    said |= {"with metadata left out of Qdrant": left_out}
+    for store in VECTOR_STORES.values():
+        said |= store.facts(settings, corpus)
     if settings.encoder.served:
         vectors = Store(settings.home).find("embeddings/level_1", corpus)
         said["texts without vector"] = int(vectors.manifest.counts.get("without vector", 0)) if vectors else 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,6 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from mog_assets.cli.findings import OK, PROBLEM, WARNING, Finding
 from mog_assets.config import AnsweringSettings, Settings
@@ -21,7 +19,7 @@ from mog_assets.resources import extras
 from mog_assets.serving import descriptors
 
 _SECONDS = 4.0
-# Each collection of embedded Qdrant and each bucket being read keeps several files open.
+# Each bucket being read keeps several files open, and so does what plugins open.
 _FILES = 1024
 
 
@@ -106,38 +104,6 @@ def engine(settings: Settings) -> Iterator[Finding]:
         yield Finding("engine", OK, chosen.describe())
 
 
-def qdrant() -> Iterator[Finding]:
-    """Check the vector store selected by the environment."""
-    from mog_assets.resources.qdrant_embedded import EmbeddedQdrant
-
-    url, key = os.environ.get("QDRANT_URL"), os.environ.get("QDRANT_API_KEY")
-    if not url:
-        import numpy as np
-
-        with tempfile.TemporaryDirectory() as folder, EmbeddedQdrant(Path(folder)).open("doctor", 2) as collection:
-            identity = "00000000-0000-4000-8000-000000000000"
-            collection.upsert([identity], np.array([[1, 0]], np.float32), [{"corpus": "doctor"}])
-            ((hit, _),) = collection.search("doctor", np.array([[1, 0]], np.float32), 1)[0]
-            assert hit == identity
-        yield Finding("qdrant", OK, f"embedded engine {metadata.version('qdrant-edge-py')}: writes and searches")
-        return
-    # qdrant-client uses port 6333 if the URL names none.
-    parts = urlsplit(url)
-    place = f"{parts.scheme}://{parts.hostname}:{parts.port or 6333}{parts.path.rstrip('/')}"
-    headers = {"api-key": key} if key else {}
-    status, body = _get(f"{place}/collections", headers)
-    if status in (401, 403):
-        said = "does not accept QDRANT_API_KEY" if key else "requires a key, and QDRANT_API_KEY is not set"
-        yield Finding("qdrant", PROBLEM, f"{place} {said} ({status})", "set QDRANT_API_KEY to one of its keys")
-    elif status != 200:
-        remedy = "start it, correct QDRANT_URL, or unset it for the embedded engine"
-        yield Finding("qdrant", PROBLEM, f"{place}: {body if status is None else f'status {status}'}", remedy)
-    else:
-        _, root = _get(place, headers)
-        version = re.search(r'"version":\s*"([^"]+)"', root)
-        yield Finding("qdrant", OK, f"server {version[1] if version else 'of unknown version'} at {place}")
-
-
 def model(settings: Settings | None) -> Iterator[Finding]:
     """Check that the language model's endpoint answers and accepts the key, with requests that cost nothing."""
     from mog_assets.resources.llm import LlmSettings, OpenAIModel
@@ -155,7 +121,7 @@ def model(settings: Settings | None) -> Iterator[Finding]:
         remedy = "set OPENAI_API_KEY; an endpoint without keys accepts any text"
         yield Finding("model", state, f"{place}: no OPENAI_API_KEY", remedy)
         return
-    status, body = _get(f"{place}/models", {"Authorization": f"Bearer {key}"})
+    status, body = get(f"{place}/models", {"Authorization": f"Bearer {key}"})
     if status == 200:
         names = re.findall(r'"id":\s*"([^"]+)"', body)
         if names and chosen.model not in names:
@@ -173,7 +139,7 @@ def model(settings: Settings | None) -> Iterator[Finding]:
         yield Finding("model", state, f"{place}: {body if status is None else f'status {status}'}", remedy)
 
 
-def _get(url: str, headers: Mapping[str, str]) -> tuple[int | None, str]:
+def get(url: str, headers: Mapping[str, str]) -> tuple[int | None, str]:
     """Status and body of the response of a URL, or None and the reason if it does not answer within a few seconds."""
     try:
         request = urllib.request.Request(url, headers=dict(headers))  # noqa: S310 - the user's own endpoint

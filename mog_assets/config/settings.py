@@ -29,7 +29,6 @@ from mog_assets.resources.encoder_settings import EncoderSettings, with_keys
 from mog_assets.resources.engine import engine_settings
 from mog_assets.resources.jobs import EngineSettings
 from mog_assets.resources.settings import MOST, Count, SettingsModel
-from mog_assets.resources.vector_store import VectorStoreSettings
 
 
 class Settings(SettingsModel):
@@ -44,7 +43,6 @@ class Settings(SettingsModel):
     buckets: Annotated[int, Field(ge=1, le=4096)] = 32
     shard_chunks: Annotated[int, Field(ge=1, le=MOST)] = 262_144
     encoder: EncoderSettings = EncoderSettings()
-    qdrant: VectorStoreSettings = VectorStoreSettings()
     bm25: Bm25Settings = Bm25Settings()
     retriever: RetrieverName = "bm25"
     k_r: Count = 3

@@ -34,6 +34,7 @@ from mog_assets.corpus.reading import Reading, read_corpus
 from mog_assets.corpus.sources import forgotten, listed, synchronised
 from mog_assets.corpus.worker import Limits
 from mog_assets.recipe import SOURCES, Recipe, Work
+from mog_assets.registry import VECTOR_STORES
 from mog_assets.resources.printable import printable
 from mog_assets.resources.store import Store, digest
 from mog_assets.text.languages import AUTO, detected, name_of
@@ -199,10 +200,11 @@ def build_registry(work: Work) -> None:
     """Record the configured corpora and delete all data of others."""
     store, corpora = work.tools.store, sorted(work.settings.corpora)
     gone = leftovers(store, corpora)
-    artefacts = points = 0
+    artefacts, removed = 0, dict[str, float]()
+    # Vectors first: while an artefact exists, an interrupted removal is known to be unfinished.
+    for vectors in VECTOR_STORES.values():
+        removed |= vectors.forget(work, gone)
     for corpus, assets in gone.items():
-        # Points first: while an artefact exists, an interrupted removal is known to be unfinished.
-        points += sum(_remove_points(work, asset, corpus) for asset in assets if asset.startswith("collections/"))
         for asset in assets:
             with store.lock(asset, corpus):
                 store.remove(asset, corpus)
@@ -212,23 +214,9 @@ def build_registry(work: Work) -> None:
         artefacts += len(assets)
     _write_json(work, "corpora.json", corpora)
     work.counts["corpora"] = len(corpora)
-    work.recomputed |= {"corpora removed": len(gone), "artefacts removed": artefacts, "points deleted": points}
+    work.recomputed |= {"corpora removed": len(gone), "artefacts removed": artefacts, **removed}
     work.show_table("corpora", [{"corpus": corpus} for corpus in corpora])
     work.show_table("removed", [{"corpus": c, "artefacts": len(assets)} for c, assets in gone.items()])
-
-
-def _remove_points(work: Work, asset: str, corpus: str) -> int:
-    store, level = work.tools.store, asset.rsplit("_", 1)[1]
-    # An interrupted first upsert leaves points without a manifest: take the size from the vectors of any corpus.
-    stored = (store.find(f"embeddings/level_{level}", c) for c in (corpus, *work.settings.corpora))
-    sizes = (vectors.manifest.counts.get("size") for vectors in stored if vectors is not None)
-    size = next((int(size) for size in sizes if size is not None), None)
-    if size is None:
-        return 0
-    with work.tools.qdrant.open(f"level_{level}", size) as collection:
-        ids = sorted(collection.ids(corpus))
-        collection.delete(ids)
-    return len(ids)
 
 
 def recipes(settings: Settings) -> list[Recipe]:

@@ -38,6 +38,7 @@ from mog_assets.evaluation.scores import gap_closed, on_documents, p_text
 from mog_assets.evaluation.shares import FEWEST
 from mog_assets.questions.origins import said
 from mog_assets.retrieval.methods import LIMITS, controls, unplaced
+from mog_assets.retrieval.vector_stores import VECTOR_STORES
 
 TEMPLATE = "report.html.j2"
 _PACKAGES = (
@@ -45,8 +46,6 @@ _PACKAGES = (
     "dagster",
     "torch",
     "transformers",
-    "qdrant-client",
-    "qdrant-edge-py",
     "bm25s",
     "bertopic",
     "ir-measures",
@@ -119,7 +118,7 @@ def _known_item(row: Mapping[str, Any]) -> list[str]:
 def environment() -> list[tuple[str, str]]:
     """Versions of the software, and the machine: name and value."""
     rows = [("python", platform.python_version())]
-    for name in _PACKAGES:
+    for name in (*_PACKAGES, *(name for store in VECTOR_STORES.values() for name in store.packages)):
         try:
             rows.append((name, version(name)))
         except PackageNotFoundError:

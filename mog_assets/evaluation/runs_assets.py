@@ -75,7 +75,7 @@ class _Ranking:
         # All vectors are compared: an index may miss some.
         opened = Retrieval.open(work.tools, work.input, settings.question_sets[name].corpora)
         inputs = stored_candidates(work.input("candidates"), name, questions, settings) if self._ranks else None
-        retrieval = replace(opened, vector_store=None).measuring(name, questions, inputs)
+        retrieval = replace(opened, nearest=None).measuring(name, questions, inputs)
         for method in self._methods:
             yield table_of(name, questions, method, ranked(method, retrieval, settings.k), retrieval)
             used = retrieval.resolved(method)

@@ -14,6 +14,7 @@ from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.retrieval.levels import level_passages
 from mog_assets.retrieval.methods import AUTO, GROUPS, METHODS, RETRIEVERS, Kind, Method, needs, parse
 from mog_assets.retrieval.passages import DEPTH, Passages
+from mog_assets.retrieval.vector_stores import VECTOR_STORES
 
 
 def _auto(method: Method, settings: Settings) -> Needs:
@@ -40,7 +41,7 @@ def searched(method: Method, settings: Settings) -> Needs:
         per_corpus += [f"bm25/level_{level}" for level in settings.level_range]
         shared.append("statistics")
     if method.retriever in ("dense", "hybrid"):
-        kinds = ("collections", "embeddings")
+        kinds = (*(store.asset for store in VECTOR_STORES.values()), "embeddings")
         per_corpus += [f"{kind}/level_{level}" for level in settings.level_range for kind in kinds]
         per_corpus += ["neighbours"] if settings.ranking.candidates != "exhaustive" else []
     return Needs(tuple(per_corpus), tuple(shared))

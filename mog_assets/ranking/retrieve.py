@@ -25,10 +25,11 @@ from mog_assets.resources.tokens import Count, counter, of_file
 from mog_assets.resources.transformer import embedded_folder
 from mog_assets.retrieval.corpora import Corpora, Encode, Read
 from mog_assets.retrieval.methods import AUTO, LIMITS, Method, parse
-from mog_assets.retrieval.nearest import Vectors, exactly_nearest, linked_nearest, nearest
+from mog_assets.retrieval.nearest import exactly_nearest, linked_nearest
 from mog_assets.retrieval.passages import Passages
 from mog_assets.retrieval.phrases import Quoted
 from mog_assets.retrieval.search import Bm25Searcher, DenseSearcher, HybridSearcher, Remembering, Searcher
+from mog_assets.retrieval.vector_stores import VECTOR_STORES, Nearest
 from mog_assets.text.questions import Analysed
 from mog_assets.tools import Tools
 
@@ -70,7 +71,7 @@ class Retrieval:
         encode: Texts to vectors; called only if vectors are needed.
         encoder: Gives the fingerprint of the encoder; called only if vectors are needed.
         is_token: Which words the encoder has as one token, see `mog_assets.resources.encoder.Encoder.is_token`.
-        vector_store: Holds the collections; without one, all vectors are compared.
+        nearest: Asks a vector store; without one, all vectors are compared.
         tools: The resources, for experts that need others.
         allowed: Documents that passages may be of, bool of shape (documents,); None if all.
         quoted: Pieces with what the question quotes, which come first.
@@ -84,7 +85,7 @@ class Retrieval:
     encode: Encode
     encoder: Callable[[], str]
     is_token: Callable[[Sequence[str]], np.ndarray]
-    vector_store: Vectors | None
+    nearest: Nearest | None
     tools: Tools | None = None
     allowed: np.ndarray | None = None
     quoted: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -114,7 +115,8 @@ class Retrieval:
         opened = Corpora.open(read, tools.settings, corpora, keep)
         encoder = tools.encoder
         encode, fingerprint = encoder.encode_questions, lambda: encoder.fingerprint
-        return cls(opened, queries, encode, fingerprint, encoder.is_token, tools.qdrant, tools)
+        stores = (partial(store.nearest, tools) for store in VECTOR_STORES.values())
+        return cls(opened, queries, encode, fingerprint, encoder.is_token, next(stores, None), tools)
 
     def again(self, queries: Sequence[str]) -> Retrieval:
         """The same for other questions."""
@@ -273,11 +275,11 @@ class Retrieval:
             questions, chunks = (limited.questions, limited.chunks) if limited else (None, None)
             return Bm25Searcher(self.terms, corpora.bm25, corpora.starts, questions, chunks)
         # Few questions use the index; for many, one product with all vectors is faster, and exact.
-        store = self.vector_store if self.allowed is None and (groups is None or groups.stored) else None
-        if store is None or (limited is None and len(self.queries) >= MANY):
+        find = self.nearest if self.allowed is None and (groups is None or groups.stored) else None
+        if find is None or (limited is None and len(self.queries) >= MANY):
             return DenseSearcher(self.vectors, partial(self._exactly, limited), corpora.starts)
         where = None if groups is None else [{groups.stored: int(group)} for group in groups.questions]
-        return DenseSearcher(self.vectors, partial(nearest, corpora, store, where=where), corpora.starts)
+        return DenseSearcher(self.vectors, partial(find, corpora, where=where), corpora.starts)
 
     def _exactly(
         self, groups: Groups | None, vectors: np.ndarray, level: int, k: int

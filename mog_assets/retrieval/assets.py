@@ -1,31 +1,26 @@
-"""Assets of retrieval: `tokens`, `bm25/level_j`, `embeddings/level_j`, `collections/level_j`, `neighbours`."""
+"""Assets of retrieval: `tokens`, `bm25/level_j`, `embeddings/level_j`, `neighbours`."""
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mog_assets.arrays import save_array
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.encoding import encode_buckets
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.config import Settings
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.store import digest
-from mog_assets.resources.vector_store import UPSERT_BATCH
 from mog_assets.retrieval import checks
-from mog_assets.retrieval.points import IdSet, packed_ids, payloads, point_ids, read_payloads, unpacked_ids
 from mog_assets.retrieval.shards import frequencies_and_lengths, largest, shards, total_of_terms
 from mog_assets.retrieval.statistics_assets import build_statistics, statistics_settings
 from mog_assets.retrieval.term_tables import TermTable
 from mog_assets.retrieval.tokens import languages_of
 from mog_assets.retrieval.vector_copies import one_copy
-from mog_assets.retrieval.vectors import bucket_texts, vector_buckets, vector_keys
+from mog_assets.retrieval.vectors import bucket_texts
 from mog_assets.tables import numbers
 from mog_assets.text.terms import ANALYSIS
 
@@ -171,68 +166,6 @@ def build_neighbours(work: Work) -> None:
     work.counts |= {"vectors": vectors, "graphs": len(jobs)}
 
 
-def build_collection(level: int, work: Work) -> None:
-    """Synchronise the points of a corpus in a level's collection with its chunks; only changed points are written.
-
-    One bucket is in memory at a time, and 16 bytes for each point.
-    """
-    corpus = str(work.corpus)
-    documents, embeddings = work.input("documents"), work.input(f"embeddings/level_{level}")
-    buckets = vector_buckets(work.input, level)
-    size, store = int(embeddings.manifest.counts["size"]), work.tools.qdrant
-    upserted = left_out = 0
-
-    def changing() -> None:
-        # If this run is interrupted and its cause undone, the previous manifest would be valid again, without its
-        # points.
-        if work.draft.previous:
-            work.tools.store.doubt(work.draft.previous)
-
-    store.prepare(f"level_{level}", size)
-    with store.open(f"level_{level}", size) as collection:
-        stored = packed_ids(chain.from_iterable(collection.pages(corpus)))
-        present, wanted = IdSet(stored), []
-        with work.progress(len(buckets), "buckets compared with points") as advance:
-            for name, bucket in zip(documents.names("bucket"), buckets, strict=True):
-                layout = bucket_layout(Path(bucket.documents), Path(bucket.spans))
-                vectors = bucket.open()
-                of_documents = read_payloads(documents.path(name))
-                left_out += sum(bool(of_document.left_out) for of_document in of_documents)
-                points = payloads(corpus, layout, level, of_documents)
-                ids = point_ids(points, map(np.asarray, vectors))
-                wanted.append(packed_ids(ids))
-                new = np.flatnonzero(present.find(wanted[-1]) < 0)
-                if len(new) and not upserted:
-                    changing()
-                for first in range(0, len(new), UPSERT_BATCH):
-                    rows = new[first : first + UPSERT_BATCH]
-                    collection.upsert([ids[i] for i in rows], vectors[rows], [points[i] for i in rows])
-                upserted += len(new)
-                advance(1)
-        every = np.concatenate([np.zeros((0, 2), np.uint64), *wanted])
-        gone = stored[IdSet(every).find(stored) < 0]
-        if len(gone) and not upserted:
-            changing()
-        for first in range(0, len(gone), UPSERT_BATCH):
-            collection.delete(unpacked_ids(gone[first : first + UPSERT_BATCH]))
-    _finish_collection(work, level, every, size)
-    work.info["content"] = embeddings.manifest.version
-    work.counts["documents with metadata left out"] = left_out
-    work.recomputed |= {"points upserted": upserted, "points deleted": len(gone)}
-
-
-def _finish_collection(work: Work, level: int, ids: np.ndarray, size: int) -> None:
-    """`ids` are packed, in order of the chunks."""
-    flat = ids.astype(">u8").view(np.uint8).reshape(len(ids), 16)
-    path, exists = work.file("ids.npy", hashlib.sha256(flat.tobytes()).hexdigest())
-    if not exists:
-        with work.writing(path) as temporary:
-            save_array(temporary, flat)
-    work.info["size"] = size
-    work.counts["points"] = len(ids)
-    work.shown["place"] = f"collection `level_{level}`, {work.tools.qdrant.place}"
-
-
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage."""
     recipes_of = [
@@ -305,25 +238,6 @@ def recipes(settings: Settings) -> list[Recipe]:
                 version="3",
                 kinds=("pytorch",) if encoded else ("numpy",),
                 pool="gpu" if encoded else None,
-            )
-        )
-        recipes_of.append(
-            Recipe(
-                key=f"collections/level_{level}",
-                build=partial(build_collection, level),
-                description=f"Qdrant collection of level {level}; corpus is the tenant index.",
-                group=GROUP,
-                deps=_unique(
-                    "documents",
-                    "chunks/level_1",
-                    f"chunks/level_{level}",
-                    *vector_keys(level),
-                ),
-                settings=lambda tools: [tools.qdrant.place, tools.settings.qdrant.vectors],
-                checks=(checks.qdrant_holds(level),),
-                version="6",
-                intact=checks.counts_hold(level),
-                kinds=("qdrant",),
             )
         )
     return recipes_of

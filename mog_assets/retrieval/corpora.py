@@ -29,7 +29,6 @@ from mog_assets.retrieval.bm25 import (
 )
 from mog_assets.retrieval.neighbours import Neighbours
 from mog_assets.retrieval.piece_counts import PieceCounts, Sections
-from mog_assets.retrieval.points import IdSet, stored_ids
 from mog_assets.retrieval.postings import Postings, Presence, Saturation, Words
 from mog_assets.retrieval.shards import open_counts, open_titles
 from mog_assets.retrieval.statistics import StoredStatistics, idf
@@ -129,7 +128,7 @@ class Corpora:
             over = self.statistics().of("level_1")
             return [Postings([part], over, self._saturation) for part in self._mapped]
 
-        indexes: Sequence[Words] = self._once(("bm25", level), opened)
+        indexes: Sequence[Words] = self.once(("bm25", level), opened)
         return indexes
 
     def _weighs_late(self, level: int) -> bool:
@@ -143,7 +142,7 @@ class Corpora:
         """One BM25 index of a level over all corpora."""
         if self._weighs_late(level):
             return self.piece_counts.words
-        index: Bm25Index = self._once(("joined bm25", level), lambda: joined(self._indexes(level)))
+        index: Bm25Index = self.once(("joined bm25", level), lambda: joined(self._indexes(level)))
         return index
 
     @cached_property
@@ -194,7 +193,8 @@ class Corpora:
         words = Postings(self._mapped, self.statistics().of("level_1"), self._saturation)
         return PieceCounts(self.sections, words, self.title_postings)
 
-    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+    def once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return what `make` gives; it stays open, under a key, if indexes do."""
         if self.kept is None:
             return make()
         with self._alone:
@@ -226,7 +226,7 @@ class Corpora:
                 return VectorTable(paths, self.kept is not None)
             return VectorTable(paths, layout=self.layout, level=level)
 
-        table: VectorTable = self._once(("vectors", level), opened)
+        table: VectorTable = self.once(("vectors", level), opened)
         return table
 
     @cached_property
@@ -260,7 +260,7 @@ class Corpora:
         """
         metadata: dict[int, dict[str, Any]] = {}
         starts, paths = self._buckets
-        opened: OpenTables = self._once("tables", OpenTables)
+        opened: OpenTables = self.once("tables", OpenTables)
         wanted = np.unique(np.array(list(documents), np.int64))
         bucket = np.searchsorted(starts, wanted, side="right") - 1
         for number in np.unique(bucket).tolist():
@@ -316,21 +316,11 @@ class Corpora:
         first, last = (np.searchsorted(line, pairs(document, offset)) for offset in (start, end))
         return last - first
 
-    def point_numbers(self, level: int) -> list[IdSet]:
-        """The ids of a level's points in order of their chunks, per corpus."""
-
-        def numbers() -> list[IdSet]:
-            stored = [self.read(f"collections/level_{level}", name) for name in self.names]
-            return [IdSet(stored_ids(artefact.path("ids.npy"))) for artefact in stored]
-
-        ids: list[IdSet] = self._once(("points", level), numbers)
-        return ids
-
     def pooling(self, level: int) -> Pooling:
         """How vectors of a level above the first follow from those of level 1."""
 
         def opened() -> Pooling:
             return Pooling.of(self.layout, level, self._bucket_files(f"embeddings/level_{level}"))
 
-        pooling: Pooling = self._once(("pooling", level), opened)
+        pooling: Pooling = self.once(("pooling", level), opened)
         return pooling

@@ -1,28 +1,16 @@
-"""The nearest chunks of corpora: by products with all vectors, or by a vector store."""
+"""The nearest chunks of corpora: by products with all vectors, or by graphs of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
 
 import numpy as np
 
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.points import packed_ids
 from mog_assets.retrieval.search import keep_best
 
 # Products of questions and chunks that are in memory at a time, in bytes.
 _SCORES_BYTES = 256 << 20
-# Chunks that a vector store is asked for, for each that is wanted (see benchmarks/README.md).
-_OVERSAMPLED = 2
-
-
-class Vectors(Protocol):
-    """Opens collections of vectors by name and vector size."""
-
-    def open(self, name: str, size: int) -> AbstractContextManager[Any]:
-        """A collection."""
 
 
 def exactly_nearest(
@@ -95,32 +83,3 @@ def linked_nearest(
             order = order[products[order] != 0][:k]
             chunks[row, : len(order)], scores[row, : len(order)] = pieces[order], products[order]
     return best
-
-
-def nearest(
-    corpora: Corpora,
-    vector_store: Vectors,
-    vectors: np.ndarray,
-    level: int,
-    k: int,
-    where: Sequence[dict[str, int]] | None = None,
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The k nearest chunks of each corpus, only those whose payload a question's `where` gives; see `merge`.
-
-    The vector store may hold rounded vectors: it is asked for more chunks, which are then compared exactly.
-    """
-    nearest, table = [], corpora.vectors(level)
-    with vector_store.open(f"level_{level}", vectors.shape[1]) as collection:
-        for name, number, start in zip(corpora.names, corpora.point_numbers(level), corpora.starts(level), strict=True):
-            chunks = np.full((len(vectors), k), -1, np.int64)
-            scores = np.zeros((len(vectors), k))
-            for row, hits in enumerate(collection.search(name, vectors, _OVERSAMPLED * k, where)):
-                # Points of chunks that are being replaced right now are in no manifest.
-                near = number.find(packed_ids(identity for identity, _ in hits))
-                near = near[near >= 0]
-                exact = table.rows(start + near).astype(np.float32) @ np.asarray(vectors[row], np.float32)
-                best = np.lexsort((near, -exact))
-                best = best[exact[best] != 0][:k]
-                chunks[row, : len(best)], scores[row, : len(best)] = near[best], exact[best]
-            nearest.append((chunks, scores))
-    return nearest

@@ -170,8 +170,8 @@ class Generations:
             retrieval,
             # What people ask is not stored.
             encode=partial(self._tools.encoder.encode_questions, keep=False),
-            # Collections are always those of now.
-            vector_store=None if snapshot is not None else self._tools.qdrant,
+            # Vector stores always hold what is now.
+            nearest=retrieval.nearest if snapshot is None else None,
         )
         return Generation(snapshot, version, retrieval, Fields(retrieval.corpora))
 

@@ -20,7 +20,7 @@ from mog_assets.answering.rows import AnswerRow
 from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.config import Settings
 from mog_assets.corpus import pushed
-from mog_assets.demand import ELSEWHERE
+from mog_assets.demand import in_files
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.sources import source_name
@@ -225,9 +225,8 @@ class Project:
         try:
             for key in wanted.shared:
                 read(key, None)
-            for key in wanted.per_corpus:
-                if not key.startswith(ELSEWHERE):
-                    read(key, self._names[0])
+            for key in in_files(wanted.per_corpus):
+                read(key, self._names[0])
             return bool(trained_methods([now.retrieval.resolved(method)], self.settings, read))
         except MissingArtefact:
             return False

@@ -24,13 +24,11 @@ KEY = "sk-right"
 
 
 class Server(BaseHTTPRequestHandler):
-    """Lists models and collections to those who have the key."""
+    """Lists models to those who have the key."""
 
     def do_GET(self):
-        given = self.headers.get("api-key") or (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        given = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
         pages = {
-            "/collections": {"result": {"collections": []}},
-            "/": {"title": "qdrant - vector search engine", "version": "1.15.4"},
             "/v1/models": {"data": [{"id": "small"}, {"id": "gpt-4o-mini"}]},
         }
         status = 401 if given != KEY else 200 if self.path in pages else 404
@@ -200,20 +198,6 @@ def test_the_room_that_documents_take_is_that_of_their_text(project):
     text = forecast.characters(project.settings.model_copy(update={"corpora": corpora}), corpora)
     # A tenth of a PDF is text; what is not read has none.
     assert text == 1_500_000 and forecast.disk(text) < 2**25 * 1.2
-
-
-def test_a_qdrant_server_is_asked_for_its_version_with_the_key(server, nobody, monkeypatch):
-    monkeypatch.setenv("QDRANT_URL", f"{server}/")
-    assert "requires a key, and QDRANT_API_KEY is not set" in only(machine_findings.qdrant()).found
-    monkeypatch.setenv("QDRANT_API_KEY", "wrong-one")
-    finding = only(machine_findings.qdrant())
-    assert finding.state == "problem" and "does not accept QDRANT_API_KEY (401)" in finding.found
-    assert "wrong-one" not in str(finding)
-    monkeypatch.setenv("QDRANT_API_KEY", KEY)
-    assert str(only(machine_findings.qdrant())) == f"ok       qdrant         server 1.15.4 at {server}"
-    monkeypatch.setenv("QDRANT_URL", nobody)
-    finding = only(machine_findings.qdrant())
-    assert finding.state == "problem" and "no answer" in finding.found and "unset it" in finding.remedy
 
 
 def test_the_key_of_a_model_endpoint_is_checked_without_asking_anything(project, server, nobody, monkeypatch):

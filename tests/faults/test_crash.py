@@ -24,11 +24,14 @@ from shared import copy_folder
 import mog_assets
 from mog_assets import config
 from mog_assets.cli import main
+from mog_assets.registry import VECTOR_STORES
 from mog_assets.resources.points import POINTS
 from mog_assets.tools import Tools
 from mog_assets.verification import verify
 
 pytestmark = pytest.mark.full
+# Plugins add their points when they are imported.
+assert list(VECTOR_STORES)
 
 FOLLOW_SECONDS = 120
 
@@ -230,9 +233,9 @@ def test_lost_collections_are_noticed_and_made_again(mog, before, tmp_path):
 def test_missing_and_foreign_points_are_counted_and_mended(mog, before, tmp_path):
     folder = copy_folder(before.folder, tmp_path / "project")
     tools = Tools(config.load(folder / "mog.yaml"))
-    with tools.qdrant.open("level_1", 384) as collection:
+    with tools.vector_stores["qdrant"].open("level_1", 384) as collection:
         collection.delete(sorted(collection.ids("pond"))[:2])
-    with tools.qdrant.open("level_2", 384) as collection:
+    with tools.vector_stores["qdrant"].open("level_2", 384) as collection:
         collection.upsert([str(uuid.uuid4())], np.ones((1, 384), np.float32), [{"corpus": "hill"}])
     verified = mog(folder, "verify")
     assert verified.code == 1
@@ -245,10 +248,10 @@ def test_missing_and_foreign_points_are_counted_and_mended(mog, before, tmp_path
 def test_exchanged_points_and_those_of_unknown_corpora_are_mended_as_verify_says(mog, before, tmp_path):
     folder = copy_folder(before.folder, tmp_path / "project")
     tools = Tools(config.load(folder / "mog.yaml"))
-    with tools.qdrant.open("level_1", 384) as collection:
+    with tools.vector_stores["qdrant"].open("level_1", 384) as collection:
         collection.delete(sorted(collection.ids("pond"))[:1])
         collection.upsert([str(uuid.uuid4())], np.ones((1, 384), np.float32), [{"corpus": "pond"}])
-    with tools.qdrant.open("level_2", 384) as collection:
+    with tools.vector_stores["qdrant"].open("level_2", 384) as collection:
         collection.upsert([str(uuid.uuid4())], np.ones((1, 384), np.float32), [{"corpus": "sea"}])
     verified = mog(folder, "verify")
     assert verified.code == 1

@@ -68,7 +68,7 @@ def documents(tools):
 
 def asked(tools, corpora, *questions):
     encoder = tools.encoder
-    return Retrieval(corpora, questions, encoder.encode, lambda: encoder.fingerprint, encoder.is_token, tools.qdrant)
+    return Retrieval(corpora, questions, encoder.encode, lambda: encoder.fingerprint, encoder.is_token, None)
 
 
 # The sentence graph

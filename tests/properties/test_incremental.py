@@ -33,7 +33,7 @@ from mog_assets.chunking.chunks import split_bucket
 from mog_assets.corpus.documents import into_buckets, write_documents
 from mog_assets.corpus.reading import read_corpus
 from mog_assets.materialising import is_fresh
-from mog_assets.resources import qdrant_embedded as qdrant
+from mog_assets.plugins.qdrant import embedded as qdrant
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.points import POINTS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import asdict
 from typing import Any
 
@@ -28,6 +27,7 @@ from mog_assets.papers.topics.settings import TOPICS
 from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import RECIPES
 from mog_assets.resources.errors import MogError
+from mog_assets.retrieval.vector_stores import VECTOR_STORES
 from mog_assets.retrieval.vectors import vector_buckets, vector_keys
 
 GROUP = "topics"
@@ -140,7 +140,7 @@ def _show(work: Work, model: TopicModel, buckets: dict[str, list[Bucket]]) -> No
 
 
 def build_assigned(work: Work) -> None:
-    """Assign a topic to every chunk, in the store and in the payload of its point."""
+    """Assign a topic to every chunk."""
     stored = work.tools.store.read("topics/model")
     model = open_model(stored)
     labels = model.labels
@@ -159,13 +159,10 @@ def build_assigned(work: Work) -> None:
             made_of.append(spans[name.replace(".npy", ".parquet")]["sha256"])
             keys[target] = [*made_of, stored.manifest.files[MODEL]["sha256"]]
     assigned = work.map("mog_assets.papers.topics.assign:assign_bucket", jobs, keys, "buckets assigned")
-    work.recomputed |= {"chunks assigned": sum(assigned), "payloads set": 0}
-    work.info["points"] = {}
+    work.recomputed["chunks assigned"] = sum(assigned)
     rows = []
     for level in levels:
         topics_of = checks.drafted(work, level)
-        work.recomputed["payloads set"] += _set_payloads(work, level, topics_of, labels)
-        work.info["points"][str(level)] = len(topics_of)
         topics, sizes = np.unique(topics_of["topic"], return_counts=True)
         outliers = float((topics_of["topic"] == OUTLIER).mean())
         work.counts[f"level {level}: share of outliers"] = round(outliers, 4)
@@ -174,35 +171,31 @@ def build_assigned(work: Work) -> None:
         rows.append({"level": level, "chunks": len(topics_of), "outliers": outliers, "largest topics": shown})
     work.counts["topics"] = len(model.centroids)
     work.show_table("by level", rows)
-    work.shown["place"] = f"payloads in {work.tools.qdrant.place}"
 
 
-def _set_payloads(work: Work, level: int, assigned: np.ndarray, labels: dict[int, str]) -> int:
-    """Write changed topics to the payloads of a level's collection; returns the number of payloads written."""
-    points = work.input(f"collections/level_{level}")
-    ids = [str(uuid.UUID(bytes=row.tobytes())) for row in np.load(points.path("ids.npy"))]
-    wanted = {
-        identity: {"topic": topic, "label": labels[topic], "probability": round(probability, DECIMALS)}
-        for identity, (topic, probability) in zip(ids, assigned.tolist(), strict=True)
-    }
-    with work.tools.qdrant.open(f"level_{level}", int(points.manifest.info["size"])) as collection:
-        stored = collection.payloads(str(work.corpus), ("topic", "label", "probability"))
-        # Missing points are found by the check.
-        changed = [identity for identity, payload in wanted.items() if stored.get(identity, payload) != payload]
-        # As for points: an interrupted update must not leave a manifest that is valid again when its cause is undone.
-        if work.draft.previous and changed:
-            work.tools.store.doubt(work.draft.previous)
-        with work.progress(len(changed), "payloads set") as advance:
-            for first in range(0, len(changed), 1000):
-                part = changed[first : first + 1000]
-                collection.set_payload(part, [wanted[identity] for identity in part])
-                advance(len(part))
-    return len(changed)
+def _payloads(work: Work, level: int) -> list[dict[str, Any]]:
+    """Return topic, label and probability of every chunk of a level."""
+    labels = open_model(work.tools.store.read("topics/model")).labels
+    return [
+        {"topic": topic, "label": labels[topic], "probability": round(probability, DECIMALS)}
+        for topic, probability in checks.drafted(work, level).tolist()
+    ]
 
 
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage."""
     level, levels = fit_level(settings), settings.level_range
+    assigned = Recipe(
+        key="topics/assigned",
+        build=build_assigned,
+        description="Topic and probability of every chunk of every level.",
+        group=GROUP,
+        deps=("documents", "chunks/level_1", "topics/model", *(f"embeddings/level_{j}" for j in levels)),
+        checks=(checks.EVERY_CHUNK,),
+        kinds=("numpy",),
+    )
+    for store in VECTOR_STORES.values():
+        assigned = store.with_payload(assigned, levels, _payloads)
     return [
         Recipe(
             key="topics/model",
@@ -219,23 +212,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             intact=lambda tools, stored: is_intact(stored),
             kinds=("scikitlearn",),
         ),
-        Recipe(
-            key="topics/assigned",
-            build=build_assigned,
-            description="Topic and probability of every chunk of every level, also written to its Qdrant payload.",
-            group=GROUP,
-            deps=(
-                "documents",
-                "chunks/level_1",
-                "topics/model",
-                *(f"embeddings/level_{j}" for j in levels),
-                *(f"collections/level_{j}" for j in levels),
-            ),
-            settings=lambda tools: tools.qdrant.place,
-            checks=(checks.EVERY_CHUNK, checks.PAYLOADS),
-            intact=checks.payloads_hold,
-            kinds=("numpy", "qdrant"),
-        ),
+        assigned,
     ]
 
 

@@ -27,7 +27,8 @@ from mog_assets.papers.topics.assign import document_topics, read_topics
 from mog_assets.papers.topics.model import OUTLIER, TopicModel, open_model
 from mog_assets.papers.topics.settings import TopicSettings
 from mog_assets.papers.topics.terms import topic_terms
-from mog_assets.resources import qdrant_embedded as qdrant
+from mog_assets.plugins.qdrant import assets as qdrant_assets
+from mog_assets.plugins.qdrant import embedded as qdrant
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MissingArtefact, MogError
@@ -92,7 +93,7 @@ class Project:
     def __init__(self, folder, write, encoder):
         self.folder, self.write, self.encoder = folder, write, encoder
         self.settings = config.load(folder / "mog.yaml")
-        stages = (corpus_assets, chunking_assets, retrieval_assets, assets)
+        stages = (corpus_assets, chunking_assets, retrieval_assets, qdrant_assets, assets)
         self.recipes = {recipe.key: recipe for stage in stages for recipe in stage.recipes(self.settings)}
 
     @property
@@ -135,7 +136,7 @@ class Project:
         return {document: topics[offsets[i] : offsets[i + 1]].tolist() for i, document in enumerate(layout.documents)}
 
     def payloads(self, corpus, level):
-        with self.tools.qdrant.open(f"level_{level}", 384) as collection:
+        with self.tools.vector_stores["qdrant"].open(f"level_{level}", 384) as collection:
             return collection.payloads(corpus, ("document", "start", "topic", "label", "probability"))
 
     def buckets(self):
@@ -614,7 +615,7 @@ def test_payloads_of_all_levels_say_what_the_store_says(built):
 
 def test_search_within_a_topic_finds_chunks_of_that_topic_alone(built, encoder):
     vectors = encoder.encode(["an oven"]).astype(np.float32)
-    with built.tools.qdrant.open("level_1", 384) as collection:
+    with built.tools.vector_stores["qdrant"].open("level_1", 384) as collection:
         topics = {identity: p["topic"] for identity, p in collection.payloads("one", ["topic"]).items()}
         for topic in (0, 1, 2):
             hits = collection.search("one", vectors, 500, [{"topic": topic}])[0]
@@ -647,7 +648,7 @@ def test_updated_topics_equal_those_made_from_nothing_with_the_same_model(projec
     held = {level: project.payloads("one", level) for level in project.settings.level_range}
     project.tools.store.remove("topics/assigned", "one")
     for level in project.settings.level_range:
-        project.tools.qdrant.drop(f"level_{level}")
+        project.tools.vector_stores["qdrant"].drop(f"level_{level}")
     _, again = project.run()
     assert again["one"].artefact.manifest.version == assigned["one"].artefact.manifest.version
     assert again["one"].artefact.manifest.files == assigned["one"].artefact.manifest.files
@@ -656,7 +657,7 @@ def test_updated_topics_equal_those_made_from_nothing_with_the_same_model(projec
 
 
 def test_points_that_are_made_again_get_their_topics_back(project):
-    project.tools.qdrant.drop("level_2")
+    project.tools.vector_stores["qdrant"].drop("level_2")
     project.make("collections/level_2", "one")
     assert not project.fresh("topics/assigned", "one")
     _, assigned = project.run()
@@ -691,7 +692,7 @@ def test_interrupted_update_is_not_taken_for_done(project, monkeypatch):
 
 
 def test_corpus_without_all_of_its_payloads_fails_the_check(project, monkeypatch):
-    project.tools.qdrant.drop("level_2")
+    project.tools.vector_stores["qdrant"].drop("level_2")
     project.make("collections/level_2", "one")
     monkeypatch.setattr(qdrant._EmbeddedCollection, "set_payload", lambda *_: None)
     outcome = project.make("topics/assigned", "one")

@@ -39,15 +39,6 @@ def test_the_nearest_exported_chunk_is_the_one_that_the_project_finds(sample_pro
     assert all(row.text == whole[row.corpus, row.document][row.start : row.end] for row in rows.itertuples())
 
 
-def test_ids_are_those_of_the_points_in_qdrant(sample_project, tmp_path):
-    exported(sample_project, tmp_path)
-    tools = Tools(sample_project.settings)
-    size = pq.read_schema(tmp_path / "vectors" / "sky.parquet").field("vector").type.list_size
-    with tools.qdrant.open("level_1", size) as collection:
-        points = {id for page in collection.pages("sky") for id in ([page] if isinstance(page, str) else page)}
-    assert points == set(pq.read_table(tmp_path / "vectors" / "sky.parquet")["id"].to_pylist())
-
-
 def test_a_level_that_there_is_not_is_told(sample_project, tmp_path):
     done = exported(sample_project, tmp_path, "--level", "9")
     assert done.returncode == 2 and done.stderr == "mog: --level: expected a level from 1 to 5, got 9\n"

@@ -142,7 +142,7 @@ def held(daemon, corpus):
     """Artefacts and points of a corpus."""
     settings = config.load()
     tools = daemon.tools()
-    with tools.qdrant.open("level_1", 384) as collection:
+    with tools.vector_stores["qdrant"].open("level_1", 384) as collection:
         points = collection.count(corpus)
     return [key for key in plan.graph(settings) if corpus in tools.store.partitions(key)], points
 

@@ -202,7 +202,7 @@ def test_an_updated_corpus_equals_one_built_from_nothing(edited, clean):
         assert counts == expected
         held = []
         for t in (tools, clean):
-            with t.qdrant.open(f"level_{level}", 384) as collection:
+            with t.vector_stores["qdrant"].open(f"level_{level}", 384) as collection:
                 held.append(collection.ids("garden"))
         assert held[0] == held[1] and len(held[0]) == len(ids)
 
@@ -402,7 +402,7 @@ def test_verify_names_the_artefact_with_a_missing_file(copied_project):
 
 
 def test_verify_names_the_collection_that_lost_a_point(copied_project):
-    with Tools(copied_project.settings).qdrant.open("level_2", 384) as collection:
+    with Tools(copied_project.settings).vector_stores["qdrant"].open("level_2", 384) as collection:
         collection.delete([min(collection.ids("garden"))])
     _, faults = verification.verify(copied_project.settings)
     assert len(faults) == 1

@@ -1,4 +1,4 @@
-"""Vectors of coarser levels, pooled from those of level 1, products with vectors, and the ids of points."""
+"""Vectors of coarser levels, pooled from those of level 1, products with vectors, and what points tell."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,8 @@ from mog_assets.corpus.marks import Mark
 from mog_assets.corpus.reading import read_corpus
 from mog_assets.retrieval import vectors as module
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.nearest import exactly_nearest, linked_nearest, nearest
-from mog_assets.retrieval.points import IdSet, packed_ids, payloads, point_ids, read_payloads, stored_ids, unpacked_ids
+from mog_assets.retrieval.nearest import exactly_nearest, linked_nearest
+from mog_assets.retrieval.points import payloads, point_ids, read_payloads
 from mog_assets.retrieval.vectors import VectorTable, pool, vector_buckets
 from mog_assets.tools import Tools
 
@@ -106,28 +106,6 @@ def test_products_are_the_same_whatever_of_a_table_stays_in_memory(corpora, monk
     for _ in range(2):
         np.testing.assert_array_equal(table.products(questions(9)), expected)
     assert len(table._kept) == (0 if kept == 0 else len(table._joined))
-
-
-def test_ids_are_found_at_their_places_and_unknown_ones_nowhere(tmp_path):
-    ids = [f"{number:032x}" for number in np.random.default_rng(0).permutation(500)]
-    # Ids whose first halves are the same.
-    ids = [f"{identity[:8]}-{identity[8:12]}-{identity[12:16]}-{identity[16:20]}-{identity[20:]}" for identity in ids]
-    packed = packed_ids(ids)
-    assert unpacked_ids(packed) == ids
-    known = IdSet(packed[100:])
-    assert known.find(packed).tolist() == [-1] * 100 + list(range(400))
-    assert known.find(packed[:0]).tolist() == [] and IdSet(packed[:0]).find(packed[:3]).tolist() == [-1] * 3
-    np.save(tmp_path / "ids.npy", packed.astype(">u8").view(np.uint8).reshape(-1, 16))
-    np.testing.assert_array_equal(stored_ids(tmp_path / "ids.npy"), packed)
-
-
-@pytest.mark.parametrize(("level", "k"), [(1, 5), (3, 8)])
-def test_nearest_in_the_vector_store_are_those_of_all_products(corpora, sample_project, level, k):
-    given = questions(6)
-    stored = nearest(corpora, Tools(sample_project.settings).qdrant, given, level, k)
-    for (chunks, scores), (expected, values) in zip(stored, exactly_nearest(corpora, given, level, k), strict=True):
-        np.testing.assert_allclose(scores, values, atol=2e-3)
-        assert (chunks == expected).mean() > 0.9
 
 
 @pytest.mark.parametrize(("level", "k"), [(1, 7), (3, 50), (5, 1000)])

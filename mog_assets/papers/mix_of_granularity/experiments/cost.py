@@ -23,6 +23,7 @@ from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.ranker import ROUTERS, level_ranker, router_weights
 from mog_assets.resources.store import Artefact
 from mog_assets.retrieval.methods import needs, parse
+from mog_assets.retrieval.vector_stores import VECTOR_STORES
 
 _PAPER_STORAGE = 2.7
 
@@ -160,11 +161,13 @@ def storage(lab: Lab) -> Findings:
         of(f"bm25/level_{level}", f"term counts, level {level}")
     vectors = sum(of(f"embeddings/level_{level}", f"vectors, level {level}") for level in settings.level_range)
     for level in settings.level_range:
-        of(f"collections/level_{level}", f"ids of points, level {level}")
-        folder = settings.home / "qdrant" / f"level_{level}"
-        # Collections of a Qdrant server are not on this disk.
-        if folder.is_dir():
-            add(f"Qdrant collection, level {level} (blocks on disk)", allocated(folder.rglob("*")))
+        for name, store in VECTOR_STORES.items():
+            of(f"{store.asset}/level_{level}", f"ids of points, level {level}")
+            folder = settings.home / name / f"level_{level}"
+            # Collections of a server are not on this disk.
+            if folder.is_dir():
+                what = f"{name.capitalize()} collection, level {level} (blocks on disk)"
+                add(what, allocated(folder.rglob("*")))
     of("sentence_graph", "sentence graph")
     of("hop_statistics", "statistics of the sentence graph")
     add("caches (vectors by text, answers of models; blocks on disk)", allocated((settings.home / "cache").rglob("*")))
@@ -203,7 +206,7 @@ def _vector_facts(lab: Lab) -> str:
 
 def _per_corpus(settings: Settings) -> tuple[str, ...]:
     levels = settings.level_range
-    kinds = ("bm25", "embeddings", "collections")
+    kinds = ("bm25", "embeddings", *(store.asset for store in VECTOR_STORES.values()))
     by_level = (f"{kind}/level_{level}" for kind in kinds for level in levels)
     return ("documents", "chunks/level_1", "tokens", *by_level, "sentence_graph")
 

@@ -11,9 +11,9 @@ import pytest
 from qdrant_client import QdrantClient
 from shared import ROOT
 
+from mog_assets.plugins.qdrant.store import EmbeddedQdrant, QdrantServer, connect
 from mog_assets.resources.errors import MissingArtefact, MogError
 from mog_assets.resources.payload import storable
-from mog_assets.resources.qdrant import EmbeddedQdrant, QdrantServer, connect
 
 SIZE = 16
 # Local mode of the client stands in for a server; it has no payload indexes and says so.
@@ -365,9 +365,9 @@ def test_collection_whose_making_was_interrupted_is_made_again(tmp_path):
 WRITER = """
 import os, signal, sys, numpy as np
 from pathlib import Path
-sys.path[:0] = ["tests/harness", "tests/unit/resources"]
+sys.path[:0] = ["tests/harness", "tests/plugins/qdrant"]
 from test_qdrant import SIZE, points
-from mog_assets.resources.qdrant import EmbeddedQdrant
+from mog_assets.plugins.qdrant.store import EmbeddedQdrant
 with EmbeddedQdrant(Path(sys.argv[1])).open("level_1", SIZE) as collection:
     collection.upsert(*points(5, "flushed"))
 with EmbeddedQdrant(Path(sys.argv[1])).open("level_1", SIZE) as collection:

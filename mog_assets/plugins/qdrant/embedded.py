@@ -17,28 +17,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mog_assets.resources.errors import MogError
-from mog_assets.resources.files import make_folder
-from mog_assets.resources.holding import hold
-from mog_assets.resources.points import reach
-from mog_assets.resources.vector_store import (
+from mog_assets.plugins.qdrant.collections import (
     SCROLL_PAGE,
     SEARCH_BATCH,
     TOPIC,
     UPSERT_BATCH,
     Collection,
     Hit,
-    VectorStoreSettings,
     Where,
     matching,
     size_mismatch,
 )
+from mog_assets.plugins.qdrant.settings import QdrantSettings
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.files import make_folder
+from mog_assets.resources.holding import hold
+from mog_assets.resources.points import reach
 from mog_assets.resources.writing import FULL, atomic, disk_full
 
 _log = logging.getLogger(__name__)
 _MOST_CORPORA = 100_000
 _RESERVE = 64 << 20
-# Qdrant's types by the values of `VectorStoreSettings.vectors`.
+# Qdrant's types by the values of `QdrantSettings.vectors`.
 _DATATYPES = {"float32": "float32", "float16": "float16", "int8": "turbo8"}
 # Kilobytes of vectors from which the engine indexes them.
 _NEVER = 1 << 40
@@ -53,10 +53,10 @@ class EmbeddedQdrant:
     Args:
         folder: Folder of the collections.
         lock_seconds: How long to wait for another process.
-        vectors: See `VectorStoreSettings`.
+        vectors: See `QdrantSettings`.
     """
 
-    def __init__(self, folder: Path, lock_seconds: float = 600.0, vectors: str = VectorStoreSettings().vectors) -> None:
+    def __init__(self, folder: Path, lock_seconds: float = 600.0, vectors: str = QdrantSettings().vectors) -> None:
         self.folder = folder
         self._datatype = _DATATYPES[vectors]
         self.lock_seconds = lock_seconds
@@ -65,7 +65,7 @@ class EmbeddedQdrant:
 
     @contextmanager
     def open(self, name: str, size: int) -> Iterator[Collection]:
-        """See `VectorStore.open`."""
+        """See `Collections.open`."""
         with self._held(name):
             path = self.folder / name
             if not path.exists():
@@ -130,7 +130,7 @@ class EmbeddedQdrant:
         reach("collection moved")
 
     def prepare(self, name: str, size: int) -> None:
-        """See `VectorStore.prepare`."""
+        """See `Collections.prepare`."""
         path = self.folder / name
         with self._held(name):
             if path.exists() and _stored(path) != _Stored(size, self._datatype, log=False):
@@ -138,7 +138,7 @@ class EmbeddedQdrant:
                 self._discard(name)
 
     def counts(self, name: str, with_topic: bool = False) -> dict[str, int]:
-        """See `VectorStore.counts`."""
+        """See `Collections.counts`."""
         import qdrant_edge as edge
 
         path = self.folder / name
@@ -168,7 +168,7 @@ class EmbeddedQdrant:
         return self.folder / f"{name}.counts.json"
 
     def drop(self, name: str) -> None:
-        """See `VectorStore.drop`."""
+        """See `Collections.drop`."""
         with hold(self.folder / f"{name}.lock", f"collection {name!r}", self.lock_seconds):
             self._counted.pop(name, None)
             self._discard(name)

@@ -1,23 +1,15 @@
-"""What a vector store does, whichever engine it is: collections of points, one tenant per corpus."""
+"""What Qdrant does, in this process or as a server: collections of points, one tenant per corpus."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from mog_assets.resources.errors import MissingArtefact, MogError
-from mog_assets.resources.settings import SettingsModel
-
-
-class VectorStoreSettings(SettingsModel):
-    """How Qdrant stores vectors: as they are, rounded to 16 bits, or in about a byte for each number."""
-
-    # Hits are compared again with the vectors of the store. See benchmarks/README.md.
-    vectors: Literal["float32", "float16", "int8"] = "int8"
-
+from mog_assets.resources.points import POINTS
 
 Hit = tuple[str, float]
 """Point id and cosine similarity."""
@@ -31,6 +23,16 @@ TOPIC = "topic"
 UPSERT_BATCH = 1000
 SEARCH_BATCH = 64
 SCROLL_PAGE = 5000
+POINTS.update(
+    {
+        "collection created": "an embedded collection is complete under its temporary name",
+        "collection moved": "an embedded collection has its final name, and no points yet",
+        "points deleted": "a batch of points was deleted from a Qdrant collection",
+        "points upserted": "a batch of points was upserted into a Qdrant collection",
+        "payloads set": "a batch of payloads was set on points of a Qdrant collection",
+        "points flushed": "an embedded collection was flushed; no manifest names its new points yet",
+    }
+)
 
 
 class Collection(Protocol):
@@ -60,7 +62,7 @@ class Collection(Protocol):
     def search(self, corpus: str, vectors: np.ndarray, k: int, where: Where | None = None) -> list[list[Hit]]:
         """The k nearest points of a corpus for each row of `vectors`, nearest first.
 
-        All points are compared, as they are stored: rounded, unless `VectorStoreSettings.vectors` is `float32`.
+        All points are compared, as they are stored: rounded, unless the setting `qdrant.vectors` is `float32`.
 
         Args:
             corpus: Its name.
@@ -73,7 +75,7 @@ class Collection(Protocol):
         """
 
 
-class VectorStore(Protocol):
+class Collections(Protocol):
     """Opens collections by name."""
 
     place: str

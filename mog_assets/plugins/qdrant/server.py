@@ -9,27 +9,27 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.resources.errors import MogError
-from mog_assets.resources.points import reach
-from mog_assets.resources.vector_store import (
+from mog_assets.plugins.qdrant.collections import (
     SCROLL_PAGE,
     SEARCH_BATCH,
     TOPIC,
     UPSERT_BATCH,
     Collection,
     Hit,
-    VectorStoreSettings,
     Where,
     matching,
     size_mismatch,
 )
+from mog_assets.plugins.qdrant.settings import QdrantSettings
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.points import reach
 
 _MOST_CORPORA = 100_000
 # Payload indexes besides that of the tenant: what filters of other programs name. The embedded engine, which only this
 # project asks, has none of them but the topic's: each takes megabytes on disk.
 _INDEXES = {TOPIC: "integer", "path": "keyword", "page": "integer"}
 
-# Qdrant's types by the values of `VectorStoreSettings.vectors`.
+# Qdrant's types by the values of `QdrantSettings.vectors`.
 _DATATYPES = {"float32": "float32", "float16": "float16", "int8": "turbo8"}
 
 
@@ -40,11 +40,11 @@ class QdrantServer:
         url: Address of the server.
         api_key: Its key, if it requires one.
         client: A client to use instead of connecting.
-        vectors: See `VectorStoreSettings`.
+        vectors: See `QdrantSettings`.
     """
 
     def __init__(
-        self, url: str, api_key: str | None = None, client: Any = None, vectors: str = VectorStoreSettings().vectors
+        self, url: str, api_key: str | None = None, client: Any = None, vectors: str = QdrantSettings().vectors
     ) -> None:
         self.url = url
         self.api_key = api_key
@@ -73,7 +73,7 @@ class QdrantServer:
 
     @contextmanager
     def open(self, name: str, size: int) -> Iterator[Collection]:
-        """See `VectorStore.open`."""
+        """See `Collections.open`."""
         from qdrant_client import models
 
         with self._errors():
@@ -98,7 +98,7 @@ class QdrantServer:
             yield _ServerCollection(client, name)
 
     def prepare(self, name: str, size: int) -> None:
-        """See `VectorStore.prepare`."""
+        """See `Collections.prepare`."""
         with self._errors():
             client = self._connected()
             if not client.collection_exists(name):
@@ -108,7 +108,7 @@ class QdrantServer:
                 client.delete_collection(name)
 
     def counts(self, name: str, with_topic: bool = False) -> dict[str, int]:
-        """See `VectorStore.counts`."""
+        """See `Collections.counts`."""
         from qdrant_client import models
 
         topic = models.Filter(must_not=[models.IsEmptyCondition(is_empty=models.PayloadField(key=TOPIC))])
@@ -121,7 +121,7 @@ class QdrantServer:
             return {str(hit.value): int(hit.count) for hit in hits}
 
     def drop(self, name: str) -> None:
-        """See `VectorStore.drop`."""
+        """See `Collections.drop`."""
         with self._errors():
             client = self._connected()
             if client.collection_exists(name):

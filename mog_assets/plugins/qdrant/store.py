@@ -1,0 +1,37 @@
+"""Qdrant's engine in this process, or a Qdrant server, behind one small protocol.
+
+With `QDRANT_URL` set, everything goes to that server (with `QDRANT_API_KEY` if set), otherwise to the embedded engine
+under the home folder. There is no fallback from one to the other.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from mog_assets.plugins.qdrant.collections import Collections
+from mog_assets.plugins.qdrant.embedded import EmbeddedQdrant
+from mog_assets.plugins.qdrant.server import QdrantServer
+from mog_assets.plugins.qdrant.settings import QDRANT, QdrantSettings
+from mog_assets.tools import Tools
+
+# Its name among vector stores, and first part of the keys of its assets.
+NAME, ASSET = "qdrant", "collections"
+
+
+def connect(home: Path, settings: QdrantSettings | None = None) -> Collections:
+    """Return the collections that the environment selects."""
+    url = os.environ.get("QDRANT_URL")
+    vectors = (settings or QdrantSettings()).vectors
+    if url:
+        return QdrantServer(url, os.environ.get("QDRANT_API_KEY"), vectors=vectors)
+    return EmbeddedQdrant(home / "qdrant", vectors=vectors)
+
+
+def collections_of(tools: Tools) -> Collections:
+    """Return what is open of Qdrant."""
+    return tools.opened(_connected)
+
+
+def _connected(tools: Tools) -> Collections:
+    return connect(tools.settings.home, QDRANT.of(tools.settings))
