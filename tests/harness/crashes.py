@@ -109,7 +109,7 @@ def artefacts(folder):
 def points(folder):
     """Payload of every point of every collection by level and id."""
     held = {}
-    for level in range(1, LEVELS + 1):
+    for level in range(1, LEVELS + 1) if (folder / "home/qdrant").exists() else ():
         shard = edge.EdgeShard.load(str(folder / "home/qdrant" / f"level_{level}"))
         records, more = shard.scroll(edge.ScrollRequest(limit=10_000, with_payload=True))
         assert more is None
@@ -131,7 +131,7 @@ def change(folder):
     del pond["heron"]
     pond["toad"] = "The toad walks to the pond in March. It lays its eggs in strings."
     write_project(folder, {"pond": pond, "hill": CORPORA["hill"]})
-    shutil.rmtree(folder / "home/qdrant/level_2")
+    shutil.rmtree(folder / "home/qdrant/level_2", ignore_errors=True)
     tokens = Tools(config.load(folder / "mog.yaml")).store.read("tokens", "hill").path("terms_0000.arrow")
     os.truncate(tokens, 10)
 

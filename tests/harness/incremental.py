@@ -155,7 +155,7 @@ class Project:
         import qdrant_edge as edge
 
         found = {}
-        for level in self.settings.level_range:
+        for level in self.settings.level_range if (self.settings.home / "qdrant").exists() else ():
             shard = edge.EdgeShard.load(str(self.settings.home / "qdrant" / f"level_{level}"))
             request = edge.ScrollRequest(limit=10_000, with_payload=True, with_vector=True)
             records, rest = shard.scroll(request)

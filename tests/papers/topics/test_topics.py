@@ -16,10 +16,8 @@ from safetensors.numpy import load_file
 from shared import copy_folder
 
 from mog_assets import config
-from mog_assets.chunking import assets as chunking_assets
 from mog_assets.chunking import plots as chunking_plots
 from mog_assets.chunking.layouts import open_layout
-from mog_assets.corpus import assets as corpus_assets
 from mog_assets.materialising import is_fresh, materialise
 from mog_assets.papers.topics import assets, checks, model, plots
 from mog_assets.papers.topics import fitting as topic_fitting
@@ -27,13 +25,11 @@ from mog_assets.papers.topics.assign import document_topics, read_topics
 from mog_assets.papers.topics.model import OUTLIER, TopicModel, open_model
 from mog_assets.papers.topics.settings import TopicSettings
 from mog_assets.papers.topics.terms import topic_terms
-from mog_assets.plugins.qdrant import assets as qdrant_assets
-from mog_assets.plugins.qdrant import embedded as qdrant
+from mog_assets.plan import graph
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MissingArtefact, MogError
 from mog_assets.resources.snapshot import read_matching
-from mog_assets.retrieval import assets as retrieval_assets
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.vectors import vector_buckets
 from mog_assets.retrieval.where import Fields
@@ -93,8 +89,7 @@ class Project:
     def __init__(self, folder, write, encoder):
         self.folder, self.write, self.encoder = folder, write, encoder
         self.settings = config.load(folder / "mog.yaml")
-        stages = (corpus_assets, chunking_assets, retrieval_assets, qdrant_assets, assets)
-        self.recipes = {recipe.key: recipe for stage in stages for recipe in stage.recipes(self.settings)}
+        self.recipes = graph(self.settings)
 
     @property
     def tools(self):
@@ -135,8 +130,14 @@ class Project:
         offsets = layout.level_offsets(level)
         return {document: topics[offsets[i] : offsets[i + 1]].tolist() for i, document in enumerate(layout.documents)}
 
+    @property
+    def collections(self):
+        from mog_assets.plugins.qdrant.store import collections_of
+
+        return collections_of(self.tools)
+
     def payloads(self, corpus, level):
-        with self.tools.vector_stores["qdrant"].open(f"level_{level}", 384) as collection:
+        with self.collections.open(f"level_{level}", 384) as collection:
             return collection.payloads(corpus, ("document", "start", "topic", "label", "probability"))
 
     def buckets(self):
@@ -302,9 +303,9 @@ def test_filters_find_documents_by_topic_label_and_probability(built):
         assert fields.mask({"topic": topic}).tolist() == expected
         assert fields.mask({"topic.label": labels[topic]}).tolist() == expected
     assert fields.mask({"topic": 0, "corpus": "two"}).sum() == sum(0 in own for own in topics[-3:])
-    held = [p for corpus in ("one", "two") for p in built.payloads(corpus, 1).values()]
-    least = sorted(p["probability"] for p in held)[-10]
-    high = {p["document"] for p in held if p["probability"] >= least}
+    held = [row for corpus in ("one", "two") for row in expected_payloads(built, corpus, 1).items()]
+    least = sorted(probability for _, (*_, probability) in held)[-10]
+    high = {document for (document, _), (*_, probability) in held if probability >= least}
     assert 0 < len(high) < len(topics)
     assert fields.mask({"topic.probability": {"gte": least}}).sum() == len(high)
 
@@ -603,6 +604,7 @@ def assert_payloads_hold(project):
             assert held_payloads(project, corpus, level) == expected_payloads(project, corpus, level)
 
 
+@pytest.mark.whole
 def test_payloads_of_all_levels_say_what_the_store_says(built):
     assert_payloads_hold(built)
     held = built.payloads("one", 1).values()
@@ -613,21 +615,25 @@ def test_payloads_of_all_levels_say_what_the_store_says(built):
     )
 
 
+@pytest.mark.whole
 def test_search_within_a_topic_finds_chunks_of_that_topic_alone(built, encoder):
     vectors = encoder.encode(["an oven"]).astype(np.float32)
-    with built.tools.vector_stores["qdrant"].open("level_1", 384) as collection:
+    with built.collections.open("level_1", 384) as collection:
         topics = {identity: p["topic"] for identity, p in collection.payloads("one", ["topic"]).items()}
         for topic in (0, 1, 2):
             hits = collection.search("one", vectors, 500, [{"topic": topic}])[0]
             assert {identity for identity, _ in hits} == {i for i, t in topics.items() if t == topic}
 
 
+@pytest.mark.whole
 def test_edited_document_changes_its_own_payloads_and_upserts_nothing(project, monkeypatch):
+    from mog_assets.plugins.qdrant import embedded
+
     documents, _ = halves(planted())
     project.put("one", {**documents, "sky0": sentences(VOCABULARIES["law"], 77)})
     project.index("one")
     for name in ("upsert", "delete"):
-        monkeypatch.setattr(qdrant._EmbeddedCollection, name, lambda *_: pytest.fail("points were written"))
+        monkeypatch.setattr(embedded._EmbeddedCollection, name, lambda *_: pytest.fail("points were written"))
     project.make("topics/model")
     outcome = project.make("topics/assigned", "one")
     recomputed = outcome.artefact.manifest.info["recomputed"]
@@ -639,6 +645,7 @@ def test_edited_document_changes_its_own_payloads_and_upserts_nothing(project, m
     assert_payloads_hold(project)
 
 
+@pytest.mark.whole
 def test_updated_topics_equal_those_made_from_nothing_with_the_same_model(project):
     documents, _ = halves(planted())
     documents |= {"bread1": sentences(VOCABULARIES["sky"], 55), "law5": documents["law5"] + " A judge spoke."}
@@ -648,7 +655,7 @@ def test_updated_topics_equal_those_made_from_nothing_with_the_same_model(projec
     held = {level: project.payloads("one", level) for level in project.settings.level_range}
     project.tools.store.remove("topics/assigned", "one")
     for level in project.settings.level_range:
-        project.tools.vector_stores["qdrant"].drop(f"level_{level}")
+        project.collections.drop(f"level_{level}")
     _, again = project.run()
     assert again["one"].artefact.manifest.version == assigned["one"].artefact.manifest.version
     assert again["one"].artefact.manifest.files == assigned["one"].artefact.manifest.files
@@ -656,8 +663,9 @@ def test_updated_topics_equal_those_made_from_nothing_with_the_same_model(projec
     assert len(held[1]) > 50
 
 
+@pytest.mark.whole
 def test_points_that_are_made_again_get_their_topics_back(project):
-    project.tools.vector_stores["qdrant"].drop("level_2")
+    project.collections.drop("level_2")
     project.make("collections/level_2", "one")
     assert not project.fresh("topics/assigned", "one")
     _, assigned = project.run()
@@ -666,10 +674,13 @@ def test_points_that_are_made_again_get_their_topics_back(project):
     assert_payloads_hold(project)
 
 
+@pytest.mark.whole
 def test_interrupted_update_is_not_taken_for_done(project, monkeypatch):
+    from mog_assets.plugins.qdrant import embedded
+
     documents, _ = halves(planted())
     project.put("one", {**documents, "sky0": sentences(VOCABULARIES["law"], 77)})
-    set_payload, calls = qdrant._EmbeddedCollection.set_payload, []
+    set_payload, calls = embedded._EmbeddedCollection.set_payload, []
 
     def fail_on_the_second(self, ids, payloads):
         calls.append(len(ids))
@@ -678,7 +689,7 @@ def test_interrupted_update_is_not_taken_for_done(project, monkeypatch):
         set_payload(self, ids, payloads)
 
     with monkeypatch.context() as patched:
-        patched.setattr(qdrant._EmbeddedCollection, "set_payload", fail_on_the_second)
+        patched.setattr(embedded._EmbeddedCollection, "set_payload", fail_on_the_second)
         with pytest.raises(KeyboardInterrupt):
             project.run()
     assert len(calls) == 2
@@ -691,10 +702,13 @@ def test_interrupted_update_is_not_taken_for_done(project, monkeypatch):
     assert_payloads_hold(project)
 
 
+@pytest.mark.whole
 def test_corpus_without_all_of_its_payloads_fails_the_check(project, monkeypatch):
-    project.tools.vector_stores["qdrant"].drop("level_2")
+    from mog_assets.plugins.qdrant import embedded
+
+    project.collections.drop("level_2")
     project.make("collections/level_2", "one")
-    monkeypatch.setattr(qdrant._EmbeddedCollection, "set_payload", lambda *_: None)
+    monkeypatch.setattr(embedded._EmbeddedCollection, "set_payload", lambda *_: None)
     outcome = project.make("topics/assigned", "one")
     points = len(project.payloads("one", 2))
     assert outcome.faults == {

@@ -140,9 +140,11 @@ def test_a_failure_is_tried_once_more_and_then_waits_for_the_repair(daemon):
 
 def held(daemon, corpus):
     """Artefacts and points of a corpus."""
+    from mog_assets.plugins.qdrant.store import collections_of
+
     settings = config.load()
     tools = daemon.tools()
-    with tools.vector_stores["qdrant"].open("level_1", 384) as collection:
+    with collections_of(tools).open("level_1", 384) as collection:
         points = collection.count(corpus)
     return [key for key in plan.graph(settings) if corpus in tools.store.partitions(key)], points
 

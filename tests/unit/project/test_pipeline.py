@@ -188,7 +188,10 @@ def test_an_edit_upserts_the_points_of_its_document_and_no_others(edited, sample
             assert 0 < len(after - before) < len(after)
 
 
+@pytest.mark.whole
 def test_an_updated_corpus_equals_one_built_from_nothing(edited, clean):
+    from mog_assets.plugins.qdrant.store import collections_of
+
     tools, _ = edited
     for level in tools.settings.level_range:
         ids, expected = (
@@ -202,7 +205,7 @@ def test_an_updated_corpus_equals_one_built_from_nothing(edited, clean):
         assert counts == expected
         held = []
         for t in (tools, clean):
-            with t.vector_stores["qdrant"].open(f"level_{level}", 384) as collection:
+            with collections_of(t).open(f"level_{level}", 384) as collection:
                 held.append(collection.ids("garden"))
         assert held[0] == held[1] and len(held[0]) == len(ids)
 
@@ -401,8 +404,11 @@ def test_verify_names_the_artefact_with_a_missing_file(copied_project):
     assert len(faults) == 1 and "tokens of corpus workshop" in faults[0]
 
 
+@pytest.mark.whole
 def test_verify_names_the_collection_that_lost_a_point(copied_project):
-    with Tools(copied_project.settings).vector_stores["qdrant"].open("level_2", 384) as collection:
+    from mog_assets.plugins.qdrant.store import collections_of
+
+    with collections_of(Tools(copied_project.settings)).open("level_2", 384) as collection:
         collection.delete([min(collection.ids("garden"))])
     _, faults = verification.verify(copied_project.settings)
     assert len(faults) == 1
