@@ -29,11 +29,15 @@ from mog_assets.resources.registry import Registry as Registry
 SECTIONS: Registry[Any] = Registry("section")
 COMMANDS: Registry[Any] = Registry("command", "mog_assets.cli.core")
 # Functions that add routes to the HTTP server.
-ROUTES: Registry[Any] = Registry("set of routes", "mog_assets.serving.pushing")
+ROUTES: Registry[Any] = Registry("set of routes")
 # Functions of a problem and the path of the request: fields of an error that clients of that path read.
 ERROR_FIELDS: Registry[Any] = Registry("set of fields of errors")
 # Functions of the settings that open what is told which questions an open project answered.
 OBSERVERS: Registry[Any] = Registry("observer")
+# Functions that add tools to the MCP server.
+MCP_TOOLS: Registry[Any] = Registry("set of tools for agents")
+# Flags of `mog serve` and `mog mcp`: see `serving.flags`.
+SERVER_FLAGS: Registry[Any] = Registry("flag of the server")
 # Functions and properties that an open project has beside its own.
 PROJECT_ATTRIBUTES: Registry[Any] = Registry("attribute of projects")
 # Functions of the settings that open what says who may see which documents, or give None.
@@ -44,8 +48,9 @@ CHUNKERS: Registry[Any] = Registry("chunker", "mog_assets.chunking.chunkers")
 # Readers of foreign data sets, each a command `mog import NAME`, which the plugin `datasets` has.
 IMPORTERS: Registry[Any] = Registry("importer")
 QUESTION_SOURCES: Registry[Any] = Registry("source of questions", "mog_assets.questions.sources")
-_SOURCES = ("object_stores", "pushed")
-SOURCES: Registry[Any] = Registry("source", *(f"mog_assets.corpus.{kind}" for kind in _SOURCES))
+SOURCES: Registry[Any] = Registry("source", "mog_assets.corpus.object_stores")
+# Keys of a corpus that name a file, which is the place of a source: its scheme is the value.
+SOURCE_FILES: Registry[str] = Registry("key of a corpus")
 FORMATS: Registry[Any] = Registry("format", "mog_assets.corpus.formats")
 # Formats of files that have many documents, each of them as a file of its own.
 CONTAINERS: Registry[Any] = Registry("format of many documents")

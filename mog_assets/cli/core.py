@@ -3,18 +3,7 @@
 from __future__ import annotations
 
 from mog_assets import registry
-from mog_assets.cli import (
-    build,
-    doctor,
-    documents,
-    measure,
-    project,
-    prune,
-    push,
-    questions,
-    search,
-    serve,
-)
+from mog_assets.cli import build, doctor, documents, measure, project, prune, questions, search, serve
 
 for command in (
     project.init,
@@ -22,7 +11,6 @@ for command in (
     build.run,
     build.plan,
     documents.documents,
-    push.push,
     search.retrieve,
     search.ask,
     questions.questions,

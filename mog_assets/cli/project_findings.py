@@ -71,7 +71,7 @@ def documents(settings: Settings) -> Iterator[Finding]:
 
 
 def sources(settings: Settings) -> Iterator[Finding]:
-    """Look at what is not a local file as a run does: at a bucket, a site, a repository, a query, what was pushed."""
+    """Look at what is not a local file as a run does: at a bucket, a site, a repository, a query."""
     from mog_assets.corpus.sources import listed
 
     for name, corpus in settings.corpora.items():

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mog_assets import config, registry
 from mog_assets.cli.common import config_option, echo, guarded, principal_option, seen_by, settings_of
 from mog_assets.resources import tracing
-from mog_assets.resources.errors import ConfigError
 from mog_assets.serving import access
 
 if TYPE_CHECKING:
     from mog_assets.config import Settings
     from mog_assets.serving.limits import ServerOptions
-    from mog_assets.serving.live import Live
 
 # Seconds between looks for what a first run makes.
 _WAIT_SECONDS = 1.0
@@ -67,12 +66,10 @@ _FIELDS |= {"max_question": "question_chars", "max_budget": "budget", "max_k": "
 )
 @click.option("--allow-origin", multiple=True, metavar="URL", help="Let pages of this web site call; several times.")
 @click.option("--public-url", default="", metavar="URL", help="Where browsers reach the server, for links.")
-@click.option("--push", is_flag=True, help="Let callers push documents; with permissions, these say who may.")
-@click.option("--live", is_flag=True, help="Run `mog run` when documents were pushed.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Text by default.")
 @click.option("--log-questions", is_flag=True, help="Write the texts of questions into the log.")
 @guarded
-def serve(path: str | None, host: str, port: int, live: bool, log_format: str, **given: Any) -> None:
+def serve(path: str | None, host: str, port: int, log_format: str, **given: Any) -> None:
     """Serve passages, answers and a search page over HTTP (stop it with Ctrl-C).
 
     With MOG_API_KEY set, callers must send it as `Authorization: Bearer KEY`. Without it, only this machine is served.
@@ -111,10 +108,11 @@ def serve(path: str | None, host: str, port: int, live: bool, log_format: str, *
         echo(url)
         sys.stdout.flush()
 
-    follower = _live(path, settings) if live else None
+    starting = (registry.SERVER_FLAGS[name].start for name in options.flags)
+    started = [start(settings, config.file(path)) for start in starting if start is not None]
     server.serve(made, made.state.serving, opened, ready)
-    if follower is not None:
-        follower.close()
+    for each in started:
+        each.close()
     _end(project)
 
 
@@ -134,21 +132,6 @@ def _wait_for_words(settings: Settings) -> None:
         time.sleep(_WAIT_SECONDS)
 
 
-def _live(path: str | None, settings: Settings) -> Live:
-    """What starts runs when documents are pushed.
-
-    Raises:
-        ConfigError: there is no corpus that takes any.
-    """
-    from mog_assets.config import file
-    from mog_assets.serving.live import Live
-
-    files = [section.pushed for section in settings.corpora.values() if section.pushed is not None]
-    if not files:
-        raise ConfigError("--live: expected a corpus that is `pushed` in the configuration, got none")
-    return Live(file(path), files)
-
-
 def _options(host: str, settings: Settings, given: dict[str, Any]) -> ServerOptions:
     """The options of the server.
 
@@ -161,15 +144,19 @@ def _options(host: str, settings: Settings, given: dict[str, Any]) -> ServerOpti
     key = access.key_for(host, opened_authorizer(settings) is not None)
     given["connections_per_address"] = given["connections_per_address"] or math.ceil(given["connections"] / 4)
     values = {_FIELDS.get(name, name): value for name, value in given.items()}
-    return ServerOptions(key=key, hosts=access.names_of(host, key), **values)
+    flags = _given({name: values.pop(name) for name in registry.SERVER_FLAGS})
+    return ServerOptions(key=key, hosts=access.names_of(host, key), flags=flags, **values)
+
+
+def _given(flags: dict[str, bool]) -> frozenset[str]:
+    return frozenset(name for name, given in flags.items() if given)
 
 
 @click.command()
 @config_option
 @principal_option
-@click.option("--push", is_flag=True, help="Let the agent push documents, too; with permissions, these say who may.")
 @guarded
-def mcp(path: str | None, principal: str | None, push: bool) -> None:
+def mcp(path: str | None, principal: str | None, **flags: bool) -> None:
     """Serve the tools search, fetch and ask to an agent by MCP on standard input and output."""
     settings = settings_of(path)
     # What a library prints must not come between the messages.
@@ -178,7 +165,7 @@ def mcp(path: str | None, principal: str | None, push: bool) -> None:
         from mog_assets.serving import mcp_server
         from mog_assets.serving.limits import ServerOptions, Slots
 
-        options = ServerOptions(push=push)
+        options = ServerOptions(flags=_given(flags))
         _wait_for_words(settings)
         project = mog_assets.open(settings)
         seen = seen_by(project, principal)
@@ -188,6 +175,12 @@ def mcp(path: str | None, principal: str | None, push: bool) -> None:
         made = mcp_server.server(seen, options, search, answers, documents)
     mcp_server.serve_stdio(made)
     _end(project)
+
+
+for name, flag in registry.SERVER_FLAGS.items():
+    serve.params.append(click.Option([f"--{name}"], is_flag=True, help=flag.help))
+    if flag.for_agents:
+        mcp.params.append(click.Option([f"--{name}"], is_flag=True, help=flag.for_agents))
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from mog_assets import registry
 from mog_assets.config import yaml_values
 from mog_assets.config.paths import check_home, encoder_source, resolved
+from mog_assets.config.sections import CorpusSettings
 from mog_assets.config.settings import Settings, settings_model
 from mog_assets.resources.chat import LlmSettings
 from mog_assets.resources.encoder_settings import EncoderT
@@ -83,13 +84,8 @@ def _prepared(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _absolute(settings: Settings, base: Path) -> Settings:
-    local = {name: c for name, c in settings.corpora.items() if c.source is c.pushed is None}
-    pushed = {
-        name: resolved(f"corpora.{name}.pushed", c.pushed, base)
-        for name, c in settings.corpora.items()
-        if c.pushed is not None
-    }
-    sources = {name: {"pushed": file, "source": f"pushed://{file}"} for name, file in pushed.items()}
+    sources = {name: _source_file(name, c, base) for name, c in settings.corpora.items()}
+    local = {name: c for name, c in settings.corpora.items() if c.source is None and not sources[name]}
     corpora = {name: resolved(f"corpora.{name}.path", c.path, base) for name, c in local.items()}
     sets = {
         name: resolved(f"question_sets.{name}.path", q.path, base)
@@ -106,7 +102,7 @@ def _absolute(settings: Settings, base: Path) -> Settings:
             "encoder": placed_encoder("encoder", settings.encoder, base),
             "llm": _llm(settings, base),
             "corpora": {
-                name: c.model_copy(update={"path": corpora[name], **sources.get(name, {})})
+                name: c.model_copy(update={"path": corpora[name], **sources[name]})
                 for name, c in settings.corpora.items()
             },
             "question_sets": {
@@ -114,6 +110,15 @@ def _absolute(settings: Settings, base: Path) -> Settings:
             },
         }
     )
+
+
+def _source_file(name: str, corpus: CorpusSettings, base: Path) -> dict[str, Any]:
+    """Return the file of a source that a key of a corpus names, and its address; nothing if none does."""
+    for key, scheme in registry.SOURCE_FILES.items():
+        if (file := getattr(corpus, key)) is not None:
+            file = resolved(f"corpora.{name}.{key}", file, base)
+            return {key: file, "source": f"{scheme}://{file}"}
+    return {}
 
 
 def copies(home: Path, corpus: str) -> Path:

@@ -17,6 +17,7 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
+    create_model,
     model_validator,
 )
 
@@ -112,19 +113,20 @@ def _encoding(name: str) -> str:
     return name
 
 
-_PLACES = ("path", "source", "pushed")
+def _places() -> tuple[str, ...]:
+    return "path", "source", *registry.SOURCE_FILES
 
 
 def _one_place(schema: dict[str, Any]) -> None:
     schema["required"].remove("path")
-    schema["oneOf"] = [{"required": [place]} for place in _PLACES]
+    schema["oneOf"] = [{"required": [place]} for place in _places()]
 
 
 class CorpusSettings(SettingsModel):
     """The source of one corpus: a `.jsonl[.gz]`, `.csv` or `.tsv` file, or a folder of documents, by its `path`.
 
-    Or an address of another `source`, `scheme://place`: see `mog_assets.corpus.sources`; or what programs push,
-    kept in the file `pushed`. `path` is then where its items are copied to.
+    Or an address of another `source`, `scheme://place`: see `mog_assets.corpus.sources`; or the file of such a source
+    that has a key of its own. `path` is then where its items are copied to.
 
     A document (a file, a line of a `.jsonl` file, or a row of a table) over `max_document_mb` megabytes is skipped.
     So is a file of another kind than text (PDF, Word, …) that needs more than `max_seconds` or `max_memory_mb` to be
@@ -144,7 +146,6 @@ class CorpusSettings(SettingsModel):
 
     path: Place
     source: Annotated[str, AfterValidator(_address)] | None = None
-    pushed: Place | None = None
     max_document_mb: float = Field(20, gt=0, le=1e6)
     reader: Annotated[str, AfterValidator(registry.READERS.check), Listed(registry.READERS)] = "plain"
     # Other readers have other defaults.
@@ -169,16 +170,23 @@ class CorpusSettings(SettingsModel):
     def _of_one_place(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        given = [place for place in _PLACES if value.get(place) is not None]
+        given = [place for place in _places() if value.get(place) is not None]
         if len(given) > 1:
-            raise ValueError(f"one of {', '.join(_PLACES)}")
+            raise ValueError(f"one of {', '.join(_places())}")
         # Where its items are copied to is known when all settings are.
-        return {**value, "path": "source"} if given in (["source"], ["pushed"]) else value
+        return value if given in ([], ["path"]) else {**value, "path": "source"}
 
     @property
     def max_document_bytes(self) -> int:
         """The maximum size of a document, in bytes."""
         return int(self.max_document_mb * 1_000_000)
+
+
+def corpus_settings() -> type[CorpusSettings]:
+    """Return the settings of a corpus with the keys of all parts that are installed."""
+    keys: dict[str, Any] = dict.fromkeys(registry.SOURCE_FILES, (Place | None, None))
+    options: dict[str, Any] = {"__base__": CorpusSettings, "__module__": __name__}
+    return create_model("CorpusSettings", __doc__=CorpusSettings.__doc__, **options, **keys)
 
 
 class ChunkerSettings(NamedSettings):

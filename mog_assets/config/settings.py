@@ -23,6 +23,7 @@ from mog_assets.config.sections import (
     QuestionSetSettings,
     RankingSettings,
     RetrieverName,
+    corpus_settings,
 )
 from mog_assets.resources.chat import LlmSettings
 from mog_assets.resources.encoder_settings import EncoderSettings, with_keys
@@ -127,6 +128,7 @@ def settings_model() -> type[Settings]:
     """Return the settings with the sections of all parts that are installed."""
     sections: dict[str, Any] = {name: (section.type, section.default) for name, section in registry.SECTIONS.items()}
     sections["encoder"] = (with_keys(EncoderSettings), with_keys(EncoderSettings)())
+    sections["corpora"] = (dict[Name, corpus_settings()], Field(min_length=1))  # type: ignore[misc]
     sections["engine"] = (engine_settings(), engine_settings()())
 
     def check(settings: Settings) -> Settings:

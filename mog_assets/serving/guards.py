@@ -29,7 +29,6 @@ from mog_assets.serving.problems import Problem, problem_of
 _PAGE = ("/", "/page.js", "/page.css", "/document", "/document.js")
 OPEN = frozenset({"/healthz", "/readyz", "/docs", "/openapi.json", *_PAGE})
 METRICS = "/metrics"
-DOCUMENTS = "/v1/documents/"
 # Answered when all places for requests are taken.
 HEALTH = frozenset({"/healthz", "/readyz", METRICS, "/server_info"})
 
@@ -51,8 +50,14 @@ class Guard:
     shown = OPEN
     remedy = "if it is this server's own, behind a proxy, start it with --public-url; else see --allow-origin"
 
-    def __init__(self, app: ASGIApp, options: ServerOptions, authorizer: Authorizer | None = None) -> None:
-        self.app, self.options, self.authorizer = app, options, authorizer
+    def __init__(
+        self,
+        app: ASGIApp,
+        options: ServerOptions,
+        authorizer: Authorizer | None = None,
+        long_texts: tuple[str, ...] = (),
+    ) -> None:
+        self.app, self.options, self.authorizer, self.long_texts = app, options, authorizer, long_texts
         self._key = options.key.encode()
         self._arriving = 0
         self._answered: Counter[str] = Counter()
@@ -77,9 +82,8 @@ class Guard:
                 return
             unread = False
             if body:
-                # A document may be as long as a body.
-                pushing = scope["path"].startswith(DOCUMENTS)
-                check_json(body, self.options.body_bytes if pushing else self.options.text_chars)
+                long = scope["path"].startswith(self.long_texts)
+                check_json(body, self.options.body_bytes if long else self.options.text_chars)
             address = "" if scope["path"] in HEALTH else (scope["client"] or ("",))[0]
             one, most = self.options.connections_per_address, self.options.connections
             if address and (self._answered[address] >= one or self._answered.total() >= most):

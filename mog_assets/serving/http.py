@@ -132,7 +132,7 @@ def app(project: Any, options: ServerOptions | None = None) -> FastAPI:
     if agents is not None:
         made.routes.append(agents.route)
     # The last one is the outermost.
-    made.add_middleware(Guard, options=options, authorizer=project.authorizer)
+    made.add_middleware(Guard, options=options, authorizer=project.authorizer, long_texts=tuple(serving.long_texts))
     if options.origins:
         headers = ["authorization", "content-type", "mcp-protocol-version", "mcp-session-id"]
         methods = ["GET", "POST", "PUT", "DELETE"]

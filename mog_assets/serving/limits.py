@@ -72,7 +72,7 @@ class ServerOptions:
         log_questions: Write the questions into the log.
         public_url: Where browsers reach the server, whose pages may call it, also by a proxy that sends another host;
             for links in what agents get. Empty for the host they asked.
-        push: Whether callers may put documents into corpora that take them; with permissions, the rules say who may.
+        flags: Those of `registry.SERVER_FLAGS` that were given.
     """
 
     key: str = ""
@@ -93,7 +93,7 @@ class ServerOptions:
     connections_per_address: int = CONNECTIONS // 4
     log_questions: bool = False
     public_url: str = ""
-    push: bool = False
+    flags: frozenset[str] = frozenset()
 
     @cached_property
     def public(self) -> tuple[str, str, str]:

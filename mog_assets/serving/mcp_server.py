@@ -1,4 +1,4 @@
-"""Tools for agents by the Model Context Protocol: `search`, `fetch` and `ask`, and `push` where it is allowed.
+"""Tools for agents by the Model Context Protocol: `search`, `fetch` and `ask`, and those that are registered.
 
 Names and results of the first two are those that ChatGPT's connectors expect: platform.openai.com, "Building MCP
 servers for ChatGPT".
@@ -7,7 +7,7 @@ servers for ChatGPT".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import metadata
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
@@ -19,10 +19,11 @@ from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.message import SessionMessage
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, ToolAnnotations
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from mog_assets.registry import MCP_TOOLS
 from mog_assets.resources.errors import NotAllowed, NotFound
 from mog_assets.serving.limits import ServerOptions, Slots
 from mog_assets.serving.links import page_of
@@ -54,7 +55,6 @@ Filter = Annotated[
         '{"title": {"contains": "skin"}}. An unknown name is answered with those that there are.'
     ),
 ]
-Ids = Annotated[Sequence[str], Field(description="Ids of documents, without their corpus.")]
 Choices = Annotated[dict[str, str] | None, Field(description="Choices by letter, if one of them is to be chosen.")]
 
 
@@ -95,26 +95,6 @@ class Answered(BaseModel):
     cited: list[str] = Field(description="Ids of the passages that the answer rests on, if it is known.")
 
 
-class Note(BaseModel):
-    """A document that an agent puts into a corpus."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    id: str = Field(description="Its id: it replaces the document that has it.")
-    text: str = Field(description="Its text.")
-    title: str = Field("", description="Its title.")
-    metadata: dict[str, Any] = Field({}, description="JSON values, to filter by.")
-
-
-Notes = Annotated[Sequence[Note], Field(description="Documents.")]
-
-
-class Taken(BaseModel):
-    """What `push` gives: how many documents are new, changed or gone."""
-
-    changed: int
-
-
 class Agents:
     """The tools.
 
@@ -124,44 +104,49 @@ class Agents:
         search: The queue of searches.
         answers: The queue of answers.
         documents: The queue of documents.
+
+    Attributes:
+        project: As its owner sees it.
+        options: Limits.
+        documents: The queue of documents.
     """
 
     def __init__(self, project: Any, options: ServerOptions, search: Slots, answers: Slots, documents: Slots) -> None:
-        self._whole, self._options = project, options
-        self._search, self._answers, self._documents = search, answers, documents
+        self.project, self.options = project, options
+        self._search, self._answers, self.documents = search, answers, documents
 
     async def search(
         self, query: Question, ctx: Context, corpus: Corpus = None, k: Most = _FOUND, where: Filter = None
     ) -> Results:
         """Find the passages that best answer a question, best first."""
-        with_url = _urls(ctx, self._options)
+        with_url = _urls(ctx, self.options)
 
         def work() -> Results:
-            self._options.check_question("query", query)
-            self._options.check_amount("k", k)
+            self.options.check_question("query", query)
+            self.options.check_amount("k", k)
             corpora = None if corpus is None else [corpus]
-            retrieved = self._project(ctx).retrieve(query, k=k, corpora=corpora, where=where)
+            retrieved = self.project_for(ctx).retrieve(query, k=k, corpora=corpora, where=where)
             return Results(results=[_result(passage, with_url) for passage in retrieved.passages])
 
-        return await _told(self._search, work)
+        return await told(self._search, work)
 
     async def fetch(self, id: Id, ctx: Context) -> Fetched:
         """The text of a passage, or of a whole document."""
-        with_url = _urls(ctx, self._options)
-        return await _told(self._documents, lambda: self._fetched(self._project(ctx), id, with_url))
+        with_url = _urls(ctx, self.options)
+        return await told(self.documents, lambda: self._fetched(self.project_for(ctx), id, with_url))
 
-    def _project(self, ctx: Context) -> Any:
+    def project_for(self, ctx: Context) -> Any:
         """The project as whoever calls a tool may see it."""
-        authorizer = self._whole.authorizer
+        authorizer = self.project.authorizer
         # On standard input, it was said at the start who asks.
-        if authorizer is None or self._whole.seen_as:
-            return self._whole
+        if authorizer is None or self.project.seen_as:
+            return self.project
         # The guard has checked the header of this request; the tool runs in another task.
         token = (ctx.headers or {}).get("authorization", "").partition(" ")[2].strip()
         principal = authorizer.bearer(token)
         if principal is None:
             raise NotAllowed("Authorization: expected a key or token in the request of a tool, got none that is valid")
-        return self._whole.as_principal(principal)
+        return self.project.as_principal(principal)
 
     def _fetched(self, project: Any, id: str, with_url: Callable[[str], str]) -> Fetched:
         document, spans = _document(project, id)
@@ -173,7 +158,7 @@ class Agents:
         for start, end in spans:
             if not 0 <= start <= end <= whole:
                 raise NotFound(f"id: expected places from 0 to {whole} in {document.corpus}/{document.id}, got {id!r}")
-        spans, rest = _cut(spans or [(0, whole)], self._options.budget)
+        spans, rest = _cut(spans or [(0, whole)], self.options.budget)
         if rest:
             meta["next"] = f"{document.corpus}/{document.id}#{_written(rest)}"
         text = "\n".join(document.text[start:end] for start, end in spans)
@@ -188,12 +173,12 @@ class Agents:
         where: Filter = None,
     ) -> Answered:
         """Answer a question from the documents, with the passages that the answer is based on."""
-        with_url = _urls(ctx, self._options)
+        with_url = _urls(ctx, self.options)
 
         def work() -> Answered:
-            self._options.check_question("question", question)
+            self.options.check_question("question", question)
             corpora = None if corpus is None else [corpus]
-            reply = self._project(ctx).ask(question, options=options, corpora=corpora, where=where)
+            reply = self.project_for(ctx).ask(question, options=options, corpora=corpora, where=where)
             passages = [_result(passage, with_url) for passage in reply.passages]
             best = reply.likeliest
             return Answered(
@@ -206,16 +191,7 @@ class Agents:
                 cited=[passages[number - 1].id for number in reply.cited],
             )
 
-        return await _told(self._answers, work)
-
-    async def push(self, corpus: str, ctx: Context, put: Notes = (), delete: Ids = ()) -> Taken:
-        """Put documents into a corpus that takes them, and delete some: all or none. They are found after a run."""
-
-        def work() -> Taken:
-            rows = [note.model_dump() for note in put]
-            return Taken(changed=self._project(ctx).push(corpus, rows, list(delete)))
-
-        return await _told(self._documents, work)
+        return await told(self._answers, work)
 
 
 def _document(project: Any, id: str) -> tuple[Document, Spans]:
@@ -232,7 +208,7 @@ def _document(project: Any, id: str) -> tuple[Document, Spans]:
     return project.document(corpus, before), [(int(start), int(end)) for start, end in pairs]
 
 
-async def _told(work: Slots, function: Callable[[], T]) -> T:
+async def told(work: Slots, function: Callable[[], T]) -> T:
     """The result of a tool; what goes wrong is told to the agent."""
     try:
         return await work.run(function)
@@ -253,9 +229,8 @@ def server(project: Any, options: ServerOptions, search: Slots, answers: Slots, 
     )
     for tool in (agents.search, agents.fetch, agents.ask):
         made.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True))
-    # An authorizer says for each call who may.
-    if options.push or project.authorizer is not None and project.authorizer.pushes:
-        made.add_tool(agents.push, annotations=ToolAnnotations(destructive_hint=True, idempotent_hint=True))
+    for add in MCP_TOOLS.values():
+        add(made, agents)
     return made
 
 

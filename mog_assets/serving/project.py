@@ -19,7 +19,6 @@ from mog_assets.answering.notation import ARROW, Combination, check_combination,
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.config import Settings
-from mog_assets.corpus import pushed
 from mog_assets.demand import in_files
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import Retrieval
@@ -94,14 +93,19 @@ class Project:
         names: The corpora that are searched together.
         refresh: See `open`.
         keep: See `open`.
+
+    Attributes:
+        opened: The corpora that are searched together, whoever asks.
+        authorizer: Says who may see what; None if everybody sees everything.
+        principal: Who asks; None if nobody was named.
+        observers: What is told of the questions that were answered, by name.
     """
 
     def __init__(self, settings: Settings, names: list[str], refresh: float | None, keep: bool) -> None:
         self.settings = settings
-        self._names = names
-        # None: everybody sees everything.
+        self.opened = names
         self.authorizer = opened_authorizer(settings)
-        self._principal: Principal | None = None
+        self.principal: Principal | None = None
         self._whole = True
         # What people ask is stored in the log of use or nowhere.
         self._tools = Tools(settings, keep=False)
@@ -126,13 +130,13 @@ class Project:
         if not isinstance(principal, Principal):
             principal = self.authorizer.principal(principal, groups)
         seen = copy.copy(self)
-        seen._principal, seen._whole = principal, False
+        seen.principal, seen._whole = principal, False
         return seen
 
     @property
     def seen_as(self) -> list[str]:
         """What rules call who asks: those who are called alike see the same."""
-        return [] if self._principal is None else sorted(self._principal.names)
+        return [] if self.principal is None else sorted(self.principal.names)
 
     @contextmanager
     def _seeing(self) -> Iterator[tuple[Generation, Sight]]:
@@ -145,11 +149,11 @@ class Project:
         try:
             with self._generations.using() as now:
                 of = self.authorizer
-                yield now, EVERYTHING if of is None else of.sight(self._principal, now.fields)
+                yield now, EVERYTHING if of is None else of.sight(self.principal, now.fields)
         except (ConfigError, NotFound, NotAllowed):
             raise
         except MogError as error:
-            if self._principal is None or self._principal.name == ALL:
+            if self.principal is None or self.principal.name == ALL:
                 raise
             _log.error("%s", error)
             raise MogError("this cannot be answered now; the log says why") from error
@@ -162,9 +166,9 @@ class Project:
 
     def _named(self, now: Generation, sight: Sight) -> list[str]:
         if sight.documents is None:
-            return self._names
-        having = np.bincount(now.retrieval.corpora.owners[sight.documents], minlength=len(self._names))
-        return [name for name, documents in zip(self._names, having, strict=True) if documents]
+            return self.opened
+        having = np.bincount(now.retrieval.corpora.owners[sight.documents], minlength=len(self.opened))
+        return [name for name, documents in zip(self.opened, having, strict=True) if documents]
 
     def __getattr__(self, name: str) -> Any:
         if name not in PROJECT_ATTRIBUTES:
@@ -196,7 +200,7 @@ class Project:
         """Why new artefacts cannot be taken over; empty if nothing is wrong."""
         trouble = self._generations.trouble
         # It may name what not everybody sees.
-        return "new artefacts cannot be taken over" if trouble and self._principal is not None else trouble
+        return "new artefacts cannot be taken over" if trouble and self.principal is not None else trouble
 
     @property
     def loaded(self) -> float:
@@ -226,7 +230,7 @@ class Project:
             for key in wanted.shared:
                 read(key, None)
             for key in in_files(wanted.per_corpus):
-                read(key, self._names[0])
+                read(key, self.opened[0])
             return bool(trained_methods([now.retrieval.resolved(method)], self.settings, read))
         except MissingArtefact:
             return False
@@ -238,7 +242,7 @@ class Project:
             yield
         except MissingArtefact as error:
             find, words = self._tools.store.find, by_words(self.settings)
-            if all(find("embeddings/level_1", name) for name in self._names) or not self._has(now, words):
+            if all(find("embeddings/level_1", name) for name in self.opened) or not self._has(now, words):
                 raise
             name = f"{words.name}{ARROW}{way}" if way else words.name
             raise MissingArtefact(f"{error}; until then words can be searched, with method {name}") from error
@@ -483,37 +487,6 @@ class Project:
             raise NotFound(f"id: expected the id of a document of corpus {corpus}, got {id[:200]!r}")
         return reading.rows(opened, [position])[position]
 
-    def push(self, corpus: str, put: Sequence[Mapping[str, Any]] = (), delete: Sequence[str] = ()) -> int:
-        """Put documents into a corpus that takes them (`pushed` in the settings), and delete some: all or none.
-
-        They are on disk when this returns, and are searched after the next run. To push the same again changes nothing.
-
-        Args:
-            corpus: The corpus.
-            put: Documents with `id`, `text` and, if wanted, `title` and `metadata`; each replaces that of its id.
-            delete: Ids of documents; those that are not there are passed over.
-
-        Returns:
-            How many documents are other than before.
-
-        Raises:
-            NotFound: there is no such corpus, it takes none, or not from who asks.
-            ConfigError: a document cannot be used; the message says which, and why.
-            NotAllowed: nobody says who asks, or the rules cannot be read.
-            MogError: the file of the corpus cannot be written.
-        """
-        takers = [name for name in self._names if self._may_push(name)]
-        if corpus not in takers:
-            raise NotFound(f"corpus: expected one that takes documents ({', '.join(takers) or 'none'}), got {corpus!r}")
-        section = self.settings.corpora[corpus]
-        assert section.pushed is not None
-        return pushed.push(section.pushed, put, delete, section.max_document_bytes)
-
-    def _may_push(self, corpus: str) -> bool:
-        if self.settings.corpora[corpus].pushed is None:
-            return False
-        return self.authorizer is None or self.authorizer.may_push(self._principal, corpus)
-
     def sentences(self, question: str, passage: Passage, most: int | None = None) -> list[tuple[int, int, float]]:
         """How similar each sentence of a passage is to a question.
 
@@ -566,7 +539,7 @@ class Project:
             if isinstance(corpora, str):
                 raise ConfigError(f"corpora: expected a list of names, got {corpora!r}")
             _check_corpora(corpora, self._named(now, sight), NotFound)
-            mask = np.isin(now.retrieval.corpora.owners, [self._names.index(name) for name in corpora])
+            mask = np.isin(now.retrieval.corpora.owners, [self.opened.index(name) for name in corpora])
             allowed = mask if allowed is None else allowed & mask
         if where is not None:
             mask = now.fields.mask(where, sight.known)

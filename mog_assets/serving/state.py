@@ -32,6 +32,8 @@ class Serving(Connections):
         self.documents = Slots("document", options.concurrency, options.waiting, options.timeout)
         # What else `GET /v1/corpora` says, by key: routes add theirs.
         self.facts: dict[str, Callable[[], Any]] = {}
+        # Beginnings of paths whose texts may be as long as a body: routes add theirs.
+        self.long_texts: list[str] = []
 
     def project_for(self, request: Request) -> Any:
         """The project as who sent a request may see it."""

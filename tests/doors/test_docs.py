@@ -85,8 +85,7 @@ def keys(model, prefix=""):
                 (part for part in get_args(kind) if isinstance(part, type) and issubclass(part, BaseModel)), kind
             )
         if path in ("corpora", "question_sets"):
-            inner = config.CorpusSettings if path == "corpora" else config.QuestionSetSettings
-            yield from keys(inner, f"{path}.{path[0].upper()}.")
+            yield from keys(get_args(kind)[-1], f"{path}.{path[0].upper()}.")
         elif isinstance(kind, type) and issubclass(kind, BaseModel) and name != "training":
             yield from keys(kind, f"{path}.")
         else:

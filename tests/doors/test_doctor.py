@@ -16,7 +16,6 @@ from click.testing import CliRunner
 
 from mog_assets import config
 from mog_assets.cli import doctor, forecast, machine_findings, main, project_findings
-from mog_assets.corpus import pushed
 
 pytestmark = pytest.mark.full
 
@@ -128,20 +127,17 @@ def test_a_corpus_that_is_not_there_is_a_problem(project):
 
 
 def test_what_comes_from_elsewhere_is_looked_at_and_not_sought_among_local_files(tmp_path, make_project, nobody):
-    """A new project: nothing has been copied yet, and nothing pushed."""
+    """A new project: nothing has been copied yet."""
     store = fsspec.filesystem("memory")
     store.pipe("/doctor/a.txt", b"Five hens.")
     store.pipe("/doctor/b.txt", b"Nine ducks.")
-    corpora = {"shelf": {"source": "memory://doctor"}, "notes": {"pushed": "notes.sqlite"}}
+    corpora = {"shelf": {"source": "memory://doctor"}}
     corpora["site"] = {"source": f"{nobody}/pages.txt"}
     settings = make_project(tmp_path, {"corpora": corpora}).settings
     assert only(project_findings.documents(settings)).state == "ok"
-    shelf, notes, site = project_findings.sources(settings)
+    shelf, site = project_findings.sources(settings)
     assert shelf.state == "ok" and shelf.found.startswith("corpora.shelf: 2 items to read from memory://doctor (")
-    assert notes.state == "problem" and "nothing was pushed yet: push a document with `mog push`" in notes.found
     assert site.state == "problem" and "refused" in site.found
-    pushed.push(settings.corpora["notes"].pushed, [{"id": "1", "text": "Two geese."}])
-    assert [finding.state for finding in project_findings.sources(settings)] == ["ok", "ok", "problem"]
 
 
 def test_missing_and_old_packages_are_named_with_the_command(monkeypatch):

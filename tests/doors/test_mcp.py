@@ -1,30 +1,21 @@
 """The tools for agents, by the official client: over standard input and output, and over HTTP."""
 
 import asyncio
-import hashlib
 import json
-import sqlite3
 import subprocess
 import sys
 
-import pytest
-from served import ROOT, Served, command, environment
-from shared import new_project, run_alone
-
-pytest.importorskip("mcp")
 import httpx2
-from mcp import Client
-from mcp.client.stdio import StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
+import pytest
+from agents import KEY, over_http, over_stdio, told
 from mcp.shared.exceptions import MCPError
+from served import Served, command, environment
 
-from mog_assets.corpus.pushed import push
 from mog_assets.serving.mcp_server import _cut
 
 pytestmark = pytest.mark.full
 
 QUESTION = "How deep should garlic cloves be planted?"
-KEY = "a-key-of-many-letters"
 
 
 @pytest.fixture(scope="module")
@@ -33,32 +24,6 @@ def served(sample_project, tmp_path_factory):
     started = Served(sample_project.config, folder, "--max-question", 500, "--max-budget", 400, key=KEY)
     yield started
     started.end()
-
-
-def by_stdio(config, *more):
-    words = ["-m", "mog_assets.cli", "mcp", "--config", str(config), *more]
-    return StdioServerParameters(command=sys.executable, args=words, env={"PYTHONPATH": str(ROOT)})
-
-
-async def over_http(served, work, key=KEY, **client):
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
-        transport = streamable_http_client(f"{served.url}/mcp", http_client=http)
-        async with Client(transport, **client) as agent:
-            return await work(agent)
-
-
-async def over_stdio(config, work, *more):
-    async with Client(by_stdio(config, *more)) as agent:
-        return await work(agent)
-
-
-def told(result):
-    """What a tool gave: the text content is the structured content as JSON."""
-    assert not result.is_error, result.content
-    (text,) = result.content
-    assert json.loads(text.text) == result.structured_content
-    return result.structured_content
 
 
 async def used(agent):
@@ -113,49 +78,6 @@ def test_http_needs_the_key(served, key):
         assert served.call("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})[0] == 401
     finally:
         served.key = served_key
-
-
-def test_an_agent_pushes_documents_where_it_may(tmp_path):
-    made = new_project(tmp_path / "p", {"corpora": {"notes": {"pushed": "notes.sqlite"}}})
-    push(made.folder / "notes.sqlite", [{"id": "hens", "text": "Hens lay eggs."}])
-    assert not run_alone(made.settings).failures
-
-    async def names(agent):
-        return {tool.name for tool in (await agent.list_tools()).tools}
-
-    async def pushing(agent):
-        put = [{"id": "owls", "text": "Owls hunt voles.", "metadata": {"seen": 2026}}]
-        assert (await agent.list_tools()).tools[-1].annotations.destructive_hint
-        first = told(await agent.call_tool("push", {"corpus": "notes", "put": put, "delete": ["hens"]}))
-        again = told(await agent.call_tool("push", {"corpus": "notes", "put": put}))
-        wrong = await agent.call_tool("push", {"corpus": "other", "put": put})
-        return first["changed"], again["changed"], wrong.is_error and wrong.content[0].text
-
-    config = made.folder / "mog.yaml"
-    assert "push" not in asyncio.run(over_stdio(config, names))
-    first, again, wrong = asyncio.run(over_stdio(config, pushing, "--push"))
-    assert (first, again) == (2, 0) and "notes" in wrong
-    with sqlite3.connect(made.folder / "notes.sqlite") as connection:
-        assert [json.loads(line)["id"] for (line,) in connection.execute("SELECT line FROM documents")] == ["owls"]
-    # The rules say who may.
-    keys = {name: hashlib.sha256(f"a-key-of-{name}".encode()).hexdigest() for name in ("anna", "ben")}
-    rules = {
-        "principals": {name: {"key": f"sha256:{key}"} for name, key in keys.items()},
-        "rules": [{"allow": ["everyone"], "where": {"corpus": "notes"}}],
-        "push": [{"corpora": ["notes"], "allow": ["user:anna"]}],
-    }
-    (made.folder / "access.yaml").write_text(json.dumps(rules))
-    config.write_text(config.read_text() + "permissions: access.yaml\n")
-    started = Served(config, tmp_path)
-    try:
-
-        async def one(agent):
-            return (await agent.call_tool("push", {"corpus": "notes", "delete": ["owls"]})).is_error
-
-        assert asyncio.run(over_http(started, one, "a-key-of-ben")) is True
-        assert asyncio.run(over_http(started, one, "a-key-of-anna")) is False
-    finally:
-        started.end()
 
 
 def test_other_hosts_pages_and_large_bodies_are_refused_over_http(served):

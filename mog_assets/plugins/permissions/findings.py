@@ -22,7 +22,7 @@ def permissions(settings: Settings) -> Iterator[Finding]:
         rules.tokens.check()
     said = f"{path}: principals {len(rules.settings.principals)}, rules {len(rules.settings.rules)}"
     said += "" if rules.tokens is None else ", and tokens of an identity provider, whose keys are there"
-    takers = {name for name, corpus in settings.corpora.items() if corpus.pushed is not None}
+    takers = {name for name, corpus in settings.corpora.items() if getattr(corpus, "pushed", None) is not None}
     others = sorted({name for rule in rules.settings.push for name in rule.corpora} - takers)
     if others:
         remedy = f"name corpora with `pushed` ({', '.join(sorted(takers)) or 'there are none'})"

@@ -23,8 +23,8 @@ from shared import SAMPLES, examples
 from web_server import WebServer
 
 import mog_assets
-from mog_assets.corpus.pushed import push
 from mog_assets.plugins.permissions.rules import hashed
+from mog_assets.plugins.pushing.pushed import push
 from mog_assets.resources.errors import ConfigError, MogError, NotAllowed, NotFound
 from mog_assets.serving import http
 from mog_assets.serving.limits import ServerOptions

@@ -16,7 +16,7 @@ import pytest
 from served import Served, command, environment
 from shared import ROOT, new_project, run_alone
 
-from mog_assets.corpus.pushed import push
+from mog_assets.plugins.pushing.pushed import push
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.tools import Tools
 
@@ -115,7 +115,7 @@ def test_a_run_reads_what_is_new_and_its_result_is_that_of_a_rebuild(tmp_path):
 PUSHING = """
 import sys
 from pathlib import Path
-from mog_assets.corpus.pushed import push
+from mog_assets.plugins.pushing.pushed import push
 for batch in range(1000):
     rows = [{"id": f"{batch}-{n}", "text": f"Moor {batch} {n}."} for n in range(25)]
     push(Path(sys.argv[1]), rows, [f"{batch - 1}-0"])

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 import click
 
 from mog_assets.cli.common import config_option, echo, guarded, settings_of
+from mog_assets.registry import COMMANDS
 from mog_assets.resources.errors import ConfigError
 
 # Documents that are put at a time.
@@ -26,22 +27,21 @@ def push(corpus: str, file: BinaryIO | None, path: str | None, delete: tuple[str
     line; `-` is standard input.
     """
     settings = settings_of(path)
-    takers = [name for name, section in settings.corpora.items() if section.pushed is not None]
-    if corpus not in takers:
-        raise ConfigError(f"CORPUS: expected one that is `pushed` ({', '.join(takers) or 'none'}), got {corpus!r}")
     from mog_assets.corpus.decoding import parse_line, split_lines
-    from mog_assets.corpus.pushed import push as pushed
+    from mog_assets.plugins.pushing.pushed import files_of
+    from mog_assets.plugins.pushing.pushed import push as pushed
 
-    section = settings.corpora[corpus]
-    store = section.pushed
-    assert store is not None
+    files = files_of(settings)
+    if corpus not in files:
+        raise ConfigError(f"CORPUS: expected one that is `pushed` ({', '.join(files) or 'none'}), got {corpus!r}")
+    limit = settings.corpora[corpus].max_document_bytes
     count = changed = 0
     records: list[dict[str, Any]] = []
     places: list[str] = []
 
     def put() -> None:
         nonlocal count, changed
-        changed += pushed(store, records, (), section.max_document_bytes, places)
+        changed += pushed(files[corpus], records, (), limit, places)
         count += len(records)
         records.clear()
         places.clear()
@@ -60,5 +60,8 @@ def push(corpus: str, file: BinaryIO | None, path: str | None, delete: tuple[str
         raise ConfigError(
             f"{error}: {count:,} documents before were put; mend the line, and push the file again"
         ) from error
-    changed += pushed(store, [], delete)
+    changed += pushed(files[corpus], [], delete)
     echo(f"{corpus}: {count:,} put, {len(delete):,} deleted, {changed:,} changed; `mog run` makes them searched")
+
+
+COMMANDS.register("push", push)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 
-from mog_assets.corpus import pushed
+from mog_assets.plugins.pushing import pushed
 from mog_assets.resources.errors import MogError
 
 _log = logging.getLogger("mog.serve")

@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from mog_assets.config import Settings
 from mog_assets.corpus.documents import document_of
 from mog_assets.corpus.folders import too_long
 from mog_assets.corpus.parts import name_of, number_of, part_of
@@ -33,6 +34,12 @@ _SCHEMA = (
     "CREATE TABLE parts (part INTEGER PRIMARY KEY, version INTEGER NOT NULL, documents INTEGER NOT NULL)",
     f"PRAGMA user_version = {_FORMAT}",
 )
+
+
+def files_of(settings: Settings) -> dict[str, Path]:
+    """Return the files of the corpora that take documents, by name of the corpus."""
+    files = {name: getattr(corpus, "pushed", None) for name, corpus in settings.corpora.items()}
+    return {name: file for name, file in files.items() if file is not None}
 
 
 def push(

@@ -9,11 +9,11 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from mog_assets.registry import ROUTES
-from mog_assets.serving.guards import DOCUMENTS
 from mog_assets.serving.limits import NAME_CHARS
 from mog_assets.serving.problems import Problem
 from mog_assets.serving.state import Serving
 
+_DOCUMENTS = "/v1/documents/"
 Id = Annotated[str, Path(max_length=NAME_CHARS)]
 
 
@@ -44,23 +44,25 @@ class Batch(BaseModel):
 
 def add_push(made: FastAPI, serving: Serving) -> None:
     """Add the routes."""
+    # A document may be as long as a body.
+    serving.long_texts.append(_DOCUMENTS)
 
     async def pushed(request: Request, corpus: str, put: list[Any], delete: list[str]) -> JSONResponse:
-        if not serving.options.push and serving.project.authorizer is None:
+        if "push" not in serving.options.flags and serving.project.authorizer is None:
             raise Problem(403, "This server takes no documents: `mog serve --push` does")
         project = serving.project_for(request)
         changed = await serving.documents.run(project.push, corpus, put, delete)
         return JSONResponse({"corpus": corpus, "put": len(put), "deleted": len(delete), "changed": changed})
 
-    @made.put(DOCUMENTS + "{corpus}/{id:path}", tags=["documents"], summary="Push a document, for the next run")
+    @made.put(_DOCUMENTS + "{corpus}/{id:path}", tags=["documents"], summary="Push a document, for the next run")
     async def put(request: Request, corpus: str, id: Id, body: Content) -> JSONResponse:
         return await pushed(request, corpus, [{"id": id, **body.model_dump()}], [])
 
-    @made.delete(DOCUMENTS + "{corpus}/{id:path}", tags=["documents"], summary="Delete a document that was pushed")
+    @made.delete(_DOCUMENTS + "{corpus}/{id:path}", tags=["documents"], summary="Delete a document that was pushed")
     async def delete(request: Request, corpus: str, id: Id) -> JSONResponse:
         return await pushed(request, corpus, [], [id])
 
-    @made.post(DOCUMENTS + "{corpus}", tags=["documents"], summary="Push and delete documents: all or none")
+    @made.post(_DOCUMENTS + "{corpus}", tags=["documents"], summary="Push and delete documents: all or none")
     async def batch(request: Request, corpus: str, body: Batch) -> JSONResponse:
         return await pushed(request, corpus, [document.model_dump() for document in body.put], body.delete)
 
