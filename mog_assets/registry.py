@@ -23,6 +23,7 @@ from mog_assets.resources.registry import ENGINES as ENGINES
 from mog_assets.resources.registry import FAMILIES as FAMILIES
 from mog_assets.resources.registry import PLUGINS as PLUGINS
 from mog_assets.resources.registry import RERANKER_FORMS as RERANKER_FORMS
+from mog_assets.resources.registry import TRACERS as TRACERS
 from mog_assets.resources.registry import Registry as Registry
 
 # Sections of mog.yaml beside those of `config.Settings`.

@@ -112,6 +112,8 @@ ENGINES: Registry[Any] = Registry("engine", "mog_assets.resources.engine")
 ENCODERS: Registry[Any] = Registry("encoder", "mog_assets.resources.encoder")
 # Keys of the settings of encoders, for models that are elsewhere.
 ENCODER_KEYS: Registry[Any] = Registry("key of encoders")
+# What collects spans: the functions of `mog_assets.resources.tracing`; the first counts.
+TRACERS: Registry[Any] = Registry("tracer")
 # How endpoints that encode, and endpoints that rerank, are asked.
 ENCODER_FORMS: Registry[Any] = Registry("form of embeddings endpoint")
 RERANKER_FORMS: Registry[Any] = Registry("form of rerank endpoint")
