@@ -99,11 +99,11 @@ def marks_of(roles: Roles, question: AnswerRequest, answer: str, reference: str,
     """The marks of an answer to an open question.
 
     Args:
-        roles: The judge; one that is no `Judge` gives only the marks of AT-RAG.
+        roles: The judge; one that is no `Judge` gives only those of `Judgement`.
         question: The question.
         answer: The answer.
         reference: The reference answer.
-        passages: What the answer rests on, best first; without any there are only the marks of AT-RAG.
+        passages: What the answer rests on, best first; without any there are only those of `Judgement`.
     """
     marks = Marks()
     reply = roles.judge(question, answer, reference)

@@ -40,7 +40,7 @@ def combination(text: str, settings: Settings) -> Combination:
     if len(rest) > 1 or way not in WAYS:
         raise ConfigError(
             f"answering method: expected one of {', '.join(WAYS)}, alone or after a retrieval and an arrow "
-            f"(mog-paper{ARROW}one-step), got {text!r}"
+            f"(fixed-2{ARROW}one-step), got {text!r}"
         )
     if not WAYS[way].retrieves:
         if retrieval is not None:

@@ -20,7 +20,7 @@ class AnswerRow:
 
     Attributes:
         question: Id of the question.
-        method: Answering method, e.g. `at-rag`.
+        method: Answering method, e.g. `one-step`.
         reader: Name and version of the reader.
         answer: The letter of an option or a text; None if there is none.
         failure: Why there is no answer; empty if there is one.

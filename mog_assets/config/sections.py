@@ -278,7 +278,7 @@ class AnsweringSettings(SettingsModel):
 
     `reader` is `extractive` (rules) or `neural` (a small network that comes with mog), which need no key, `trained`
     (the same network, trained on your own questions by the asset `reader`), or `openai`: the endpoint and model of
-    `llm`. A method is an answering method (`cot`, `one-step`, `briefcontext`, `at-rag`, `adaptive`), preceded by a
+    `llm`. A method is a way of answering (`cot`, `one-step`, or one that a package registers), preceded by a
     retrieval method and an arrow if it is not `auto`: `fixed-2 → one-step`. Every run measures those that
     `methods` names; if it is left out, all are measured when `answers` is asked for. At most `questions` of each
     question set are answered. With `judge`, the reader also marks answers to open questions beside the reference

@@ -16,8 +16,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from threading import Lock
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from mog_assets import registry
 from mog_assets.registry import Registry
@@ -64,32 +63,6 @@ class Copied(NamedTuple):
 _DENIED = re.compile(
     r"credential|denied|forbidden|unauthori[sz]ed|InvalidAccessKey|Signature|anonymous|account.?name|\b40[13]\b", re.I
 )
-# Seconds that a process keeps what a look at a source gave, if each look costs the source work: sensors look often.
-FRESH_SECONDS = 600.0
-Look = TypeVar("Look")
-
-
-class Kept(Generic[Look]):
-    """What looks at a source gave, kept for a while.
-
-    Args:
-        look: Looks at an address.
-    """
-
-    def __init__(self, look: Callable[[str], Look]) -> None:
-        self._look, self._alone = look, Lock()
-        self._kept: dict[str, tuple[float, Look]] = {}
-
-    def __call__(self, address: str, seconds: float | None = None) -> Look:
-        """What a look at an address gave, so many seconds ago at most, by default `FRESH_SECONDS`."""
-        seconds = FRESH_SECONDS if seconds is None else seconds
-        with self._alone:
-            at, kept = self._kept.get(address, (0.0, None))
-            if kept is None or time.monotonic() - at > seconds:
-                self._kept.pop(address, None)
-                kept = self._look(address)
-                self._kept[address] = time.monotonic(), kept
-            return kept
 
 
 @dataclass(frozen=True)

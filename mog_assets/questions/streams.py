@@ -65,16 +65,3 @@ def lines_of(path: Path, kind: str, limit: int, advance: Advance | None = None) 
             if advance is not None and (now := raw.tell()) != at:
                 advance(now - at)
                 at = now
-
-
-def whole(path: Path, kind: str, limit: int) -> bytes:
-    """The content of a file that is read at once.
-
-    Raises:
-        MogError: it cannot be read, or has more than `limit` bytes.
-    """
-    with unpacked(path, kind) as (stream, _):
-        content = stream.read(limit + 1)
-    if len(content) > limit:
-        raise MogError(f"{path}: expected a {kind} of at most {limit:,} bytes, got more")
-    return content

@@ -17,7 +17,8 @@ from pathlib import PurePosixPath
 from threading import Lock
 
 from mog_assets.corpus.folders import suffix_of
-from mog_assets.corpus.sources import SOURCES, Item, Kept, Refusal, Source, is_name
+from mog_assets.corpus.sources import SOURCES, Item, Refusal, Source, is_name
+from mog_assets.plugins.connectors.kept import Kept
 
 _SCHEMES = ("https", "http", "ssh", "file")
 # As `git check-ref-format` has it, without what could be an option, a pattern or another form of a name.

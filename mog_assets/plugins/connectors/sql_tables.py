@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 from mog_assets.corpus.parts import name_of, number_of, part_of
-from mog_assets.corpus.sources import SOURCES, Item, Kept, Source
+from mog_assets.corpus.sources import SOURCES, Item, Source
 from mog_assets.corpus.tables import record_of_values
+from mog_assets.plugins.connectors.kept import Kept
 
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 # Rows that are in memory at a time.

@@ -27,7 +27,8 @@ from urllib.robotparser import RobotFileParser
 from mog_assets.corpus.decoding import known_encoding
 from mog_assets.corpus.folders import suffix_of, suffixes
 from mog_assets.corpus.formats import FORMATS
-from mog_assets.corpus.sources import SOURCES, Item, Kept, Refusal, Source, is_name
+from mog_assets.corpus.sources import SOURCES, Item, Refusal, Source, is_name
+from mog_assets.plugins.connectors.kept import Kept
 
 AGENT = "mog-assets"
 # Requests at a time, and seconds that one may take; a site may ask for pauses between them.

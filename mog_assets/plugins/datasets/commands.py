@@ -17,7 +17,7 @@ from mog_assets import config
 from mog_assets.cli.common import CONFIG_HELP, echo, guarded
 from mog_assets.cli.found_questions import Questions
 from mog_assets.cli.project import CorpusFiles, corpus_entry, name_of, questions_entry, write_configuration, written
-from mog_assets.config.editing import with_entry
+from mog_assets.plugins.datasets.editing import with_entry
 from mog_assets.registry import COMMANDS, IMPORTERS
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.printable import printable

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from mog_assets.config import CorpusSettings
 from mog_assets.corpus.documents import document_of
-from mog_assets.questions.streams import Advance
+from mog_assets.questions.streams import Advance, unpacked
+from mog_assets.resources.errors import MogError
 from mog_assets.resources.printable import printable
 
 if TYPE_CHECKING:
@@ -138,3 +139,16 @@ def write_questions(records: Iterable[Mapping[str, Any]], stream: BinaryIO, note
         written.spans += len(record.get("evidence", ()))
         written.without += not (record.get("docs") or record.get("evidence"))
     return written
+
+
+def whole(path: Path, kind: str, limit: int) -> bytes:
+    """The content of a file that is read at once.
+
+    Raises:
+        MogError: it cannot be read, or has more than `limit` bytes.
+    """
+    with unpacked(path, kind) as (stream, _):
+        content = stream.read(limit + 1)
+    if len(content) > limit:
+        raise MogError(f"{path}: expected a {kind} of at most {limit:,} bytes, got more")
+    return content

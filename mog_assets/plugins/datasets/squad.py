@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import click
 
 from mog_assets.corpus.decoding import parse_line
-from mog_assets.plugins.datasets.foreign import Found, Importer, Notes
-from mog_assets.questions.streams import Advance, whole
+from mog_assets.plugins.datasets.foreign import Found, Importer, Notes, whole
+from mog_assets.questions.streams import Advance
 from mog_assets.registry import IMPORTERS
 from mog_assets.resources.errors import MogError
 

@@ -12,7 +12,7 @@ from postgres import PASSWORD, running
 from served import command, environment
 from shared import ROOT, new_project, run_alone
 
-from mog_assets.corpus import sources
+from mog_assets.plugins.connectors import kept
 from mog_assets.tools import Tools
 
 STAGES = ["documents"]
@@ -22,7 +22,7 @@ QUERY = "SELECT id, title, body AS text, year, price, day, seen, raw FROM articl
 @pytest.fixture(autouse=True)
 def nothing_is_kept(monkeypatch):
     """Each look runs the query."""
-    monkeypatch.setattr(sources, "FRESH_SECONDS", -1.0)
+    monkeypatch.setattr(kept, "FRESH_SECONDS", -1.0)
 
 
 class Sqlite:

@@ -14,7 +14,7 @@ from shared import ROOT, new_project, run_alone
 from web_server import WebServer
 
 from mog_assets import config
-from mog_assets.corpus import sources
+from mog_assets.plugins.connectors import kept
 from mog_assets.resources.errors import ConfigError
 from mog_assets.tools import Tools
 
@@ -24,7 +24,7 @@ STAGES = ["documents"]
 @pytest.fixture(autouse=True)
 def nothing_is_kept(monkeypatch):
     """Each look asks the site."""
-    monkeypatch.setattr(sources, "FRESH_SECONDS", -1.0)
+    monkeypatch.setattr(kept, "FRESH_SECONDS", -1.0)
 
 
 def page(title, text):

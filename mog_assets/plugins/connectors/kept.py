@@ -1,0 +1,35 @@
+"""What looks at a source gave, kept for a while: sensors look often."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Lock
+from typing import Generic, TypeVar
+
+# Seconds that a process keeps what a look at a source gave, if each look costs the source work: sensors look often.
+FRESH_SECONDS = 600.0
+Look = TypeVar("Look")
+
+
+class Kept(Generic[Look]):
+    """What looks at a source gave, kept for a while.
+
+    Args:
+        look: Looks at an address.
+    """
+
+    def __init__(self, look: Callable[[str], Look]) -> None:
+        self._look, self._alone = look, Lock()
+        self._kept: dict[str, tuple[float, Look]] = {}
+
+    def __call__(self, address: str, seconds: float | None = None) -> Look:
+        """What a look at an address gave, so many seconds ago at most, by default `FRESH_SECONDS`."""
+        seconds = FRESH_SECONDS if seconds is None else seconds
+        with self._alone:
+            at, kept = self._kept.get(address, (0.0, None))
+            if kept is None or time.monotonic() - at > seconds:
+                self._kept.pop(address, None)
+                kept = self._look(address)
+                self._kept[address] = time.monotonic(), kept
+            return kept
