@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from mog_assets import config
 from mog_assets.cli import doctor, forecast, machine_findings, main, project_findings
+from mog_assets.registry import VECTOR_STORES
 
 pytestmark = pytest.mark.full
 
@@ -83,7 +84,7 @@ def test_a_sound_installation_without_a_configuration_has_no_problem(tmp_path, m
         "found": "no mog.yaml here",
         "remedy": "`mog init FOLDER` writes one",
     }
-    assert list(found) == ["packages", "torch", "encoder", "home", "qdrant", "model", "dagster", "open files"]
+    assert list(found) == ["packages", "torch", "encoder", "home", *VECTOR_STORES, "model", "dagster", "open files"]
     assert {row["state"] for row in found.values()} == {"ok"}
     assert os.listdir(tmp_path) == []
 

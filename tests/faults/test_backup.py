@@ -101,6 +101,7 @@ def test_a_backup_restored_elsewhere_is_whole(project, typed, tmp_path):
     assert passages(restored, typed) == before
 
 
+@pytest.mark.whole
 @pytest.mark.full
 def test_what_is_left_out_of_a_backup_is_made_from_the_rest(project, typed, tmp_path):
     before = passages(project.folder, typed)

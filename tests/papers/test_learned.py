@@ -355,9 +355,7 @@ CHUNKS = ("documents", "questions", "sentence_vectors", "chunker", "chunks/level
 def test_the_graph_runs_on_learned_chunks(valleys, materialise_project):
     recomputed = build(valleys, materialise_project)
     assert recomputed["chunker"] == {"epochs trained": 3}
-    assert {"soft_labels", "router_paper", "collections/level_2", "topics/assigned", "sentence_graph"} <= set(
-        recomputed
-    )
+    assert {"soft_labels", "router_paper", "embeddings/level_2", "topics/assigned", "sentence_graph"} <= set(recomputed)
     artefact = Store(valleys.home).read("chunker")
     assert set(artefact.shown()) == {"training", "facts"}
     (found,) = (

@@ -24,7 +24,7 @@ from mog_assets.papers.experiments.lab import NothingToMeasure, Verdict, alike, 
 from mog_assets.papers.experiments.settings import ExperimentSettings, RetrieverEncoderSettings
 from mog_assets.papers.mix_of_granularity.experiments import granularity, label_cells, labels, retrievers
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks
-from mog_assets.registry import EXPERIMENTS
+from mog_assets.registry import EXPERIMENTS, VECTOR_STORES
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Store, digest
@@ -313,7 +313,8 @@ def test_storage_adds_up_to_the_files_on_disk(done):
         assert size[f"vectors, level {level}"] == sum(file.stat().st_size for file in files) > 0
         files = (folder / "bm25" / f"level_{level}").rglob("counts*")
         assert size[f"term counts, level {level}"] == sum(file.stat().st_size for file in files) > 0
-        assert size[f"Qdrant collection, level {level} (blocks on disk)"] > 0
+        for name in VECTOR_STORES:
+            assert size[f"{name.capitalize()} collection, level {level} (blocks on disk)"] > 0
     documents = [done.store.read("documents", corpus) for corpus in done.settings.corpora]
     tables = [pd.read_parquet(a.path(name)) for a in documents for name in a.names("bucket")]
     text = sum(len(value.encode()) for table in tables for key in ("title", "text") for value in table[key])

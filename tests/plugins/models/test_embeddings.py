@@ -326,10 +326,10 @@ def test_a_text_without_a_vector_is_counted_named_and_found_by_its_words_and_an_
         encoder = {"model": "m-1", "endpoint": {"url": server.url}}
         settings = {"corpora": {"c": {"path": "docs"}}, "encoder": encoder, "levels": 2, "home": home}
         (tmp_path / "mog.yaml").write_text(json.dumps(settings), encoding="utf-8")
-        said = mog("run", "--select", "collections/level_2") + mog("run")
+        said = mog("run", "--select", "embeddings/level_2") + mog("run")
         store = Store(tmp_path / home)
         files = {}
-        for key in ("embeddings/level_1", "embeddings/level_2", "collections/level_2"):
+        for key in ("embeddings/level_1", "embeddings/level_2"):
             artefact = store.read(key, "c")
             files |= {(key, name): artefact.path(name).read_bytes() for name in artefact.names("")}
         return said, files

@@ -273,7 +273,7 @@ def test_the_job_of_a_corpus_succeeds_before_there_is_any_other(tmp_path):
     job = daemon.definitions.resolve_job_def("build")
     assert job.execute_in_process(instance=daemon.instance, partition_key="fish").success
     store = daemon.tools().store
-    assert store.find("collections/level_1", "fish") and not store.find("documents", "birds")
+    assert store.find("embeddings/level_1", "fish") and not store.find("documents", "birds")
 
 
 def test_sensors_and_schedule_run_by_themselves(built):

@@ -23,6 +23,7 @@ from mog_assets.cli import main
 from mog_assets.config import QuestionSetSettings
 from mog_assets.plan import graph, phases
 from mog_assets.plugins.feedback.use import log_path, note_used
+from mog_assets.registry import VECTOR_STORES
 from mog_assets.resources import progress
 from mog_assets.resources.files import make_home
 from mog_assets.resources.sqlite import connect
@@ -89,7 +90,7 @@ def test_words_come_first_then_what_every_search_needs_then_the_rest(first_run, 
     words, first, rest = ({key for key, recipe in recipes.items() if recipe.turn == turn} for turn in range(3))
     assert {"chunks/level_1", "bm25/level_2", "statistics"} <= words
     assert {"embeddings/level_2", "mentions", "method"} <= first
-    assert {*NOT_NEEDED & set(recipes), "collections/level_1"} <= rest
+    assert {*NOT_NEEDED & set(recipes), *(f"{store.asset}/level_1" for store in VECTOR_STORES.values())} <= rest
     for earlier, later in ((words, first), (first, rest)):
         assert max(turns[key] for key in earlier) <= min(turns[key] for key in later)
 
@@ -106,7 +107,9 @@ def test_what_a_search_needs_waits_for_no_pool_of_what_measures(first_run):
 
 def test_steps_of_one_run_are_in_that_order_too(first_run):
     ends = [line.partition(":")[0] for line in first_run.said if ": done in" in line]
-    assert ends.index("mentions of corpus notes") < ends.index("collections/level_1 of corpus notes")
+    assert ends.index("statistics") < ends.index("embeddings/level_1 of corpus notes")
+    for store in VECTOR_STORES.values():
+        assert ends.index("mentions of corpus notes") < ends.index(f"{store.asset}/level_1 of corpus notes")
 
 
 def test_words_are_searched_while_a_run_makes_the_first_vectors(tmp_path):
@@ -187,7 +190,7 @@ def asked(url):
 def test_a_run_without_a_terminal_tells_when_each_asset_starts_and_ends(first_run):
     started = [line.partition(": started")[0] for line in first_run.said if ": started (new)" in line]
     ended = [found[1] for line in first_run.said if (found := re.fullmatch(r"(.+): done in [\d.]+ s", line))]
-    assert started == ended and {"documents of corpus notes", "statistics", "collections/level_1 of corpus notes"} < {
+    assert started == ended and {"documents of corpus notes", "statistics", "embeddings/level_1 of corpus notes"} < {
         *started
     }
     assert re.match(

@@ -17,6 +17,7 @@ from mog_assets.ranking.features import Components, _ranks, names, of_candidates
 from mog_assets.ranking.passages import fitting, joined
 from mog_assets.ranking.relevance import Relevance, fixed_order, ordered
 from mog_assets.ranking.training import drawn
+from mog_assets.registry import VECTOR_STORES
 from mog_assets.retrieval.controls import pieces as disjoint
 from mog_assets.retrieval.methods import needs, parse
 from mog_assets.retrieval.passages import Passages
@@ -279,7 +280,8 @@ def test_the_needs_of_methods_are_what_they_read():
 
     base = {"documents", "chunks/level_1", "tokens"}
     bm25, vectors, collections = (
-        {f"{kind}/level_{n}" for n in (1, 2)} for kind in ("bm25", "embeddings", "collections")
+        {f"{kind}/level_{n}" for kind in kinds for n in (1, 2)}
+        for kinds in (["bm25"], ["embeddings"], [store.asset for store in VECTOR_STORES.values()])
     )
     bm25 |= {"statistics"}
     assert keys("fixed-1") == base | bm25
