@@ -30,6 +30,7 @@ from incremental import (  # noqa: F401 (fixtures)
 from shared import copy_folder, examples
 
 from mog_assets.chunking.chunks import split_bucket
+from mog_assets.chunking.layouts import open_layout
 from mog_assets.corpus.documents import into_buckets, write_documents
 from mog_assets.corpus.reading import read_corpus
 from mog_assets.materialising import is_fresh
@@ -157,13 +158,15 @@ def ponds(folder, encoder):
 
 
 def chunk_texts(project, corpus, level):
-    """Counter of (document, text) of the chunks of a level, from the points."""
+    """Counter of (document, text) of the chunks of a level."""
     texts = {}
     stored = project.stored("documents", corpus)
     for name in stored.names("bucket"):
         texts |= {row["id"]: row["text"] for row in pq.read_table(stored.path(name)).to_pylist()}
-    payloads = [payload for payload, _ in project.points()[level].values() if payload["corpus"] == corpus]
-    return Counter((p["document"], texts[p["document"]][p["start"] : p["end"]]) for p in payloads)
+    layout = open_layout(corpus, stored, project.stored("chunks/level_1", corpus))
+    spans = zip(*(column.tolist() for column in layout.chunk_spans(np.arange(layout.count(level)), level)), strict=True)
+    names = layout.documents
+    return Counter((names[document], texts[names[document]][start:end]) for document, start, end in spans)
 
 
 def test_an_edit_recomputes_its_document_alone(ponds):
