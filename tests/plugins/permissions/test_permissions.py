@@ -24,10 +24,13 @@ from web_server import WebServer
 
 import mog_assets
 from mog_assets.plugins.permissions.rules import hashed
-from mog_assets.plugins.pushing.pushed import push
 from mog_assets.resources.errors import ConfigError, MogError, NotAllowed, NotFound
 from mog_assets.serving import http
 from mog_assets.serving.limits import ServerOptions
+
+# Documents are pushed, questions are noted, and methods of papers are asked.
+pytestmark = pytest.mark.whole
+push = pytest.importorskip("mog_assets.plugins.pushing.pushed").push
 
 GROUPS = ["staff", "hr", "lab"]
 PEOPLE = {"ann": ["staff"], "bob": ["hr", "lab"], "eve": []}
@@ -485,7 +488,8 @@ async def by_mcp(url, name, id):
         results = await agent.call_tool("search", {"query": QUESTION, "k": 50})
         document = await agent.call_tool("fetch", {"id": id})
         answer = await agent.call_tool("ask", {"question": QUESTION})
-        return [str(each.content) for each in (results, answer)], document.is_error
+        pushed = await agent.call_tool("push", {"corpus": "c2", "delete": ["none"]})
+        return [str(each.content) for each in (results, answer)], document.is_error, pushed.is_error
 
 
 async def by_stdio(words):
@@ -499,13 +503,14 @@ def test_agents_and_commands_get_what_each_may_see(project, tmp_path):
     write(
         project,
         [{"allow": ["user:ann"], "where": {"corpus": "c0"}}, {"allow": ["user:bob"], "where": {"corpus": "c1"}}],
+        push=[{"allow": ["user:ann"], "corpora": ["c2"]}],
     )
     first = {corpus: next(id for c, id in project.marks if c == corpus) for corpus in ("c0", "c1")}
     served = Served(project.of.folder / "mog.yaml", tmp_path)
     try:
         for name, own, other in (("ann", "c0", "c1"), ("bob", "c1", "c0"), ("ann", "c0", "c1")):
-            texts, failed = asyncio.run(by_mcp(served.url, name, f"{own}/{first[own]}"))
-            assert not failed and f"{own}/" in texts[0]
+            texts, failed, refused = asyncio.run(by_mcp(served.url, name, f"{own}/{first[own]}"))
+            assert not failed and f"{own}/" in texts[0] and refused == (name != "ann")
             assert asyncio.run(by_mcp(served.url, name, f"{other}/{first[other]}"))[1]
             marks = [word for (corpus, _), word in project.marks.items() if corpus != own]
             assert not any(word in text for word in marks for text in texts)

@@ -187,7 +187,6 @@ def test_documents_are_pushed_by_command_and_by_http_and_searched_after_the_next
         tmp_path / "p",
         {
             "corpora": {"notes": {"pushed": "notes.sqlite"}, "files": {"path": "files"}},
-            "topics": {"min_topic_size": 10_000},
             "answering": {"reader": "extractive"},
         },
     )

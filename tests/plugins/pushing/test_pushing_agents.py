@@ -1,13 +1,11 @@
-"""Agents that push documents, over standard input and output and over HTTP."""
+"""Agents that push documents."""
 
 import asyncio
-import hashlib
 import json
 import sqlite3
 
 import pytest
-from agents import over_http, over_stdio, told
-from served import Served
+from agents import over_stdio, told
 from shared import new_project, run_alone
 
 from mog_assets.plugins.pushing.pushed import push
@@ -37,22 +35,3 @@ def test_an_agent_pushes_documents_where_it_may(tmp_path):
     assert (first, again) == (2, 0) and "notes" in wrong
     with sqlite3.connect(made.folder / "notes.sqlite") as connection:
         assert [json.loads(line)["id"] for (line,) in connection.execute("SELECT line FROM documents")] == ["owls"]
-    # The rules say who may.
-    keys = {name: hashlib.sha256(f"a-key-of-{name}".encode()).hexdigest() for name in ("anna", "ben")}
-    rules = {
-        "principals": {name: {"key": f"sha256:{key}"} for name, key in keys.items()},
-        "rules": [{"allow": ["everyone"], "where": {"corpus": "notes"}}],
-        "push": [{"corpora": ["notes"], "allow": ["user:anna"]}],
-    }
-    (made.folder / "access.yaml").write_text(json.dumps(rules))
-    config.write_text(config.read_text() + "permissions: access.yaml\n")
-    started = Served(config, tmp_path)
-    try:
-
-        async def one(agent):
-            return (await agent.call_tool("push", {"corpus": "notes", "delete": ["owls"]})).is_error
-
-        assert asyncio.run(over_http(started, one, "a-key-of-ben")) is True
-        assert asyncio.run(over_http(started, one, "a-key-of-anna")) is False
-    finally:
-        started.end()
