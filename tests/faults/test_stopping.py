@@ -149,6 +149,7 @@ def test_stopped_in_a_write_it_says_so_in_one_line_and_the_next_run_equals_an_un
     assert versions(folder) == versions(whole)
 
 
+@pytest.mark.whole
 @pytest.mark.full
 @pytest.mark.parametrize("everyone", [True, False], ids=["Ctrl-C in a terminal", "SIGTERM"])
 def test_the_process_that_fits_topics_ends_with_it(forker, tmp_path, everyone):

@@ -33,12 +33,7 @@ def complaint(tmp_path):
         ("levels: five", "levels", "a valid integer", "'five'"),
         ("retriever: bm52", "retriever", "'bm25', 'dense' or 'hybrid'", "'bm52'"),
         ("bm25: {b: 1.5}", "bm25.b", "less than or equal to 1", "1.5"),
-        (
-            "chunker: recursve",
-            "chunker.name",
-            "'paragraphs', 'semantic' or 'learned'",
-            "'recursve'",
-        ),
+        ("chunker: recursve", "chunker.name", "'paragraphs'", "'recursve'"),
         ("chunker: {name: fixed, tokens: 0}", "chunker.tokens", "greater than 0", "0"),
         (
             "chunker: {name: recursive, tokens: 99}",
@@ -49,8 +44,6 @@ def complaint(tmp_path):
         ("chunker: 3", "chunker", "", "3"),
         ("encoder: {device: gpu}", "encoder.device", "'auto', 'cpu' or 'cuda'", "'gpu'"),
         ("encoder: 3", "encoder", "", "3"),
-        ("router: {hidden: [256, -1]}", "router.hidden.1", "greater than 0", "-1"),
-        ("soft_labels: {values: [0.2, 0.8]}", "soft_labels", "1 >= first > second >= 0", "0.2, 0.8"),
         ("methods: mog", "methods", "a valid list", "'mog'"),
         ("question_sets: {q: {path: q.jsonl, corpora: []}}", "question_sets.q.corpora", "at least 1 item", "[]"),
         (
@@ -97,7 +90,6 @@ def test_every_error_is_reported_at_once(complaint):
         (CORPORA + "finest_char: 500", "finest_char", "finest_chars"),
         (CORPORA + "encoder: {modle: x}", "encoder.modle", "model"),
         (CORPORA + "chunker: {nam: fixed}", "chunker.nam", "name"),
-        (CORPORA + "soft_labels: {metod: tfidf}", "soft_labels.metod", "method"),
         ("corpora: {garden: {path: x, pth: y}}", "corpora.garden.pth", "path"),
         (
             CORPORA + "question_sets: {q: {path: x, corpora: [garden], trian: [dev]}}",
@@ -167,13 +159,9 @@ def test_working_directory_is_the_last_resort(tmp_path, monkeypatch):
 
 
 def test_an_encoder_may_be_its_name_alone(tmp_path):
-    (tmp_path / "mog.yaml").write_text(
-        "corpora: {a: {path: a}}\nencoder: sentence-transformers/x\nexperiments: {encoders: {y: z/y}}\n",
-        encoding="utf-8",
-    )
+    (tmp_path / "mog.yaml").write_text("corpora: {a: {path: a}}\nencoder: sentence-transformers/x\n", encoding="utf-8")
     settings = config.load(tmp_path / "mog.yaml")
     assert settings.encoder == with_keys(EncoderSettings)(model="sentence-transformers/x")
-    assert settings.experiments.encoders["y"].model == "z/y"
 
 
 @pytest.mark.parametrize("text", ["encoder: ''", "encoder: ./absent"])

@@ -118,6 +118,7 @@ def run(folder, command, **more):
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.whole
 @pytest.mark.full
 @pytest.mark.parametrize("method", ["fixed-2", "dense-2", "fused"])
 def test_without_any_extra_questions_get_the_passages_that_they_get_with_all(core, built, method):
@@ -128,6 +129,7 @@ def test_without_any_extra_questions_get_the_passages_that_they_get_with_all(cor
     assert here.stdout == there.stdout and json.loads(here.stdout)
 
 
+@pytest.mark.whole
 @pytest.mark.full
 def test_without_any_extra_an_answer_by_the_reader_of_this_machine_says_what_it_needs(core, built):
     done = run(built, [core / "bin" / "mog", "ask", "How far away is the moon?"])
@@ -143,6 +145,7 @@ def test_without_any_extra_the_packages_are_few_and_fit_together(core):
     assert checked.returncode == 0, checked.stdout
 
 
+@pytest.mark.whole
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("command", "extra"), [("run", "build"), ("prune", "build"), ("ui", "build"), ("serve", "serve"), ("mcp", "mcp")]

@@ -262,7 +262,5 @@ def test_a_name_that_is_reserved_is_refused():
 def test_settings_say_which_names_there_are(tmp_path):
     path = tmp_path / "mog.yaml"
     path.write_text("corpora: {c: {path: c.jsonl}}\nranking: {experts: [mention, rank]}\n", encoding="utf-8")
-    with pytest.raises(
-        ConfigError, match="ranking.experts.1: expected 'mention', 'pagerank' or 'reranker', got 'rank'"
-    ):
+    with pytest.raises(ConfigError, match="ranking.experts.1: expected 'mention'.* 'pagerank'.*, got 'rank'"):
         config.load(path)

@@ -265,8 +265,3 @@ def test_query_model_of_the_graph_itself_is_refused(tmp_path):
     path.write_text("corpora: {a: {path: a.jsonl}}\nencoder: {model: some/articles, query_model: some/queries}\n")
     with pytest.raises(ConfigError, match=r"encoder\.query_model: expected none.*got 'some/queries'.*experiments\.enc"):
         load(path)
-    path.write_text(
-        "corpora: {a: {path: a.jsonl}}\n"
-        "experiments: {encoders: {MedCPT: {model: some/articles, query_model: some/queries, pooling: cls}}}\n"
-    )
-    assert load(path).experiments.encoders["MedCPT"].of_questions.model == "some/queries"
