@@ -268,6 +268,7 @@ def test_a_fixed_level_that_is_significantly_better_is_used():
     assert chosen.method == "dense-2"
 
 
+@pytest.mark.whole
 def test_the_needs_of_methods_are_what_they_read():
     trained = {"q": {"path": "q", "corpora": ["c"], "train": ["t"]}}
     settings = [
