@@ -32,7 +32,7 @@ class Project:
 
     version, trouble, loaded, methods, ways, corpora = "1", "", 0.0, ["auto"], ["one-step"], []
     authorizer = None
-    unnoted, names, seen_as = 0, ["c"], []
+    unnoted, names, seen_as, families = 0, ["c"], [], {}
 
     def __init__(self, folder=None, sources=()):
         corpora = {"c": SimpleNamespace(path=folder)}
