@@ -18,13 +18,13 @@ import click
 import numpy as np
 from development import measured_questions, opened
 
-from mog_assets import markdown
-from mog_assets.chunking.chunks import chunk_text
+from mog_assets.build import markdown
+from mog_assets.evaluate.significance import by_document, permutation_p
 from mog_assets.questions.sets import Question
-from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.ranking.weak_labels import measured
-from mog_assets.retrieval.methods import parse
-from mog_assets.significance import by_document, permutation_p
+from mog_assets.search.methods import parse
+from mog_assets.search.retrieval import Retrieval
+from mog_assets.search.weak_labels import measured
+from mog_assets.text.chunks import chunk_text
 
 # By name of the collection: classes of org.apache.lucene.analysis.
 ANALYSERS = {

@@ -18,22 +18,23 @@ import click
 import numpy as np
 from reader import measured_questions
 
-from mog_assets import config, markdown
-from mog_assets.answering.ask import reader
-from mog_assets.answering.neural import Neural
-from mog_assets.answering.retrieve import PASSAGES, texts
-from mog_assets.answering.roles import AnswerRequest, Passage, Roles, Usage
+from mog_assets import config
+from mog_assets.answer.ask import reader
+from mog_assets.answer.neural import Neural
+from mog_assets.answer.retrieve import PASSAGES, texts
+from mog_assets.answer.roles import AnswerRequest, Passage, Roles, Usage
+from mog_assets.build import markdown
+from mog_assets.build.tools import Tools
+from mog_assets.evaluate.significance import bootstrap_interval, by_document, permutation_p
 from mog_assets.papers.briefcontext.answerer import BRIEF_K, PARTITIONS, split
 from mog_assets.papers.briefcontext.preflight import THRESHOLD, TOP, another, overlap
 from mog_assets.papers.briefcontext.roles import EXTRACT, REDUCE
 from mog_assets.plugins.reader_training.lessons import answers
 from mog_assets.questions.marks import f1
 from mog_assets.questions.sets import Question
-from mog_assets.ranking.rankings import Rankings, expert_names
-from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.retrieval.methods import parse
-from mog_assets.significance import bootstrap_interval, by_document, permutation_p
-from mog_assets.tools import Tools
+from mog_assets.search.methods import parse
+from mog_assets.search.rankings import Rankings, expert_names
+from mog_assets.search.retrieval import Retrieval
 
 # Pieces whose rankings by words and by meaning are compared.
 AGREED = 10

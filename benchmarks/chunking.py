@@ -19,13 +19,13 @@ import numpy as np
 import pandas as pd
 import torch
 
-from mog_assets.chunking.chunkers import CHUNKERS, Options
-from mog_assets.chunking.cuts import spans_to, unit_chars
-from mog_assets.chunking.sentences import units
-from mog_assets.corpus.reading import read_corpus
+from mog_assets.documents.reading import read_corpus
 from mog_assets.papers.learned_chunking.learned import Scorer, Shape, network, stored
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
+from mog_assets.text.chunkers import CHUNKERS, Options
+from mog_assets.text.cuts import spans_to, unit_chars
+from mog_assets.text.sentences import units
 
 REPEATS = 3
 # Text that chunkers with a model are timed on.

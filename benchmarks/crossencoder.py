@@ -20,14 +20,15 @@ import yaml
 from development import measured_questions
 from ranking import examples, merged, recall
 
-from mog_assets import config, markdown
+from mog_assets import config
+from mog_assets.build import markdown
+from mog_assets.build.tools import Tools
+from mog_assets.evaluate.significance import by_document, permutation_p
 from mog_assets.questions.sets import load_questions
-from mog_assets.ranking.blend import Reranked
-from mog_assets.ranking.rankings import fused
-from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.resources.transformer import embedded_folder
-from mog_assets.significance import by_document, permutation_p
-from mog_assets.tools import Tools
+from mog_assets.search.blend import Reranked
+from mog_assets.search.rankings import fused
+from mog_assets.search.retrieval import Retrieval
 
 BATCH, NEGATIVES, RATE, LENGTH = 8, 3, 1e-4, 128
 # Of these, the best pieces without the answer are what it must tell from the answer.

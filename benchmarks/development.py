@@ -29,26 +29,27 @@ import numpy as np
 import yaml
 from ranking import RRF, UMG, examples, merged, recall
 
-from mog_assets import config, markdown, runner
-from mog_assets.arrays import running
-from mog_assets.plan import graph, needed
+from mog_assets import config
+from mog_assets.build import markdown, runner
+from mog_assets.build.plan import graph, needed
+from mog_assets.build.tools import Tools
+from mog_assets.evaluate.choice import ALPHA, UNTRAINED, choose
+from mog_assets.evaluate.known_items import FORMS, Item, drawn_items, placed
+from mog_assets.evaluate.significance import bootstrap_interval, by_document, holm, permutation_p
 from mog_assets.questions.sets import Question, load_questions
-from mog_assets.ranking import models
-from mog_assets.ranking.blend import Blend
-from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.choice import ALPHA, UNTRAINED, choose
-from mog_assets.ranking.crossvalidation import Train, fused_recalls
-from mog_assets.ranking.experts import kind
-from mog_assets.ranking.known_items import FORMS, Item, drawn_items, placed
-from mog_assets.ranking.models import Inputs
-from mog_assets.ranking.rankings import Rankings, expert_names
-from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.ranking.training import FOLDS, Examples, drawn, fixed_recalls
-from mog_assets.ranking.weak_labels import measured
-from mog_assets.retrieval.methods import METHODS
-from mog_assets.retrieval.passages import CONTEXTS, Passages
-from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p
-from mog_assets.tools import Tools
+from mog_assets.resources.arrays import running
+from mog_assets.search import models
+from mog_assets.search.blend import Blend
+from mog_assets.search.candidates import Candidates
+from mog_assets.search.crossvalidation import Train, fused_recalls
+from mog_assets.search.experts import kind
+from mog_assets.search.methods import METHODS
+from mog_assets.search.models import Inputs
+from mog_assets.search.ranked_passages import CONTEXTS, Passages
+from mog_assets.search.rankings import Rankings, expert_names
+from mog_assets.search.retrieval import Retrieval
+from mog_assets.search.training import FOLDS, Examples, drawn, fixed_recalls
+from mog_assets.search.weak_labels import measured
 
 MEDQUAD = ("cancergov", "cdc", "gard", "ghr", "medlineplus", "nhlbi", "niddk", "ninds", "seniorhealth")
 # Name: corpora by folder of the data; folders with questions; split.

@@ -18,8 +18,9 @@ from pathlib import Path
 import click
 import yaml
 
-from mog_assets import config, markdown, runner
-from mog_assets.tools import Tools
+from mog_assets import config
+from mog_assets.build import markdown, runner
+from mog_assets.build.tools import Tools
 
 STAGES = ["group:corpus", "group:chunking", "group:retrieval", "sentence_graph"]
 NODE = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}

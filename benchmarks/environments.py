@@ -22,7 +22,7 @@ import click
 
 ROOT = Path(__file__).resolve().parents[1]
 QUESTION = "How deep should garlic cloves be planted?"
-MODULE = "import mog_assets.serving."
+MODULE = "import mog_assets.serve."
 # What an environment is asked to do; words of `mog`, or of Python after `-c`.
 COMMANDS: dict[str, list[str]] = {
     "core": ["retrieve", QUESTION, "--method", "fixed-2"],

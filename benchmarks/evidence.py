@@ -23,7 +23,7 @@ from typing import Any
 
 import click
 
-from mog_assets import markdown
+from mog_assets.build import markdown
 from mog_assets.questions.folding import fold
 from mog_assets.questions.locate import LONG, Located, Location, Quote, locate
 from mog_assets.questions.quote_index import QuoteIndex

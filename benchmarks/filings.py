@@ -22,8 +22,8 @@ import yaml
 
 import mog_assets
 from mog_assets import config
+from mog_assets.build.tools import Tools
 from mog_assets.questions.sets import load_questions
-from mog_assets.tools import Tools
 
 RANKINGS = ("fused", "fixed-2", "dense-2", "hybrid:fixed-2", "dense-3", "hybrid:fixed-3")
 

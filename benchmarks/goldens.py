@@ -29,13 +29,14 @@ import dagster as dg
 import numpy as np
 
 import mog_assets
-from mog_assets import automation, config, markdown, runner
+from mog_assets import config
+from mog_assets.build import automation, markdown, runner
+from mog_assets.build.plan import default, graph, in_order
+from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
-from mog_assets.plan import default, graph, in_order
+from mog_assets.evaluate.significance import bootstrap_interval, by_document, permutation_p
 from mog_assets.questions.sets import Question, load_questions
-from mog_assets.retrieval.methods import needs, parse
-from mog_assets.significance import bootstrap_interval, by_document, permutation_p
-from mog_assets.tools import Tools
+from mog_assets.search.methods import needs, parse
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = ROOT / "tests" / "goldens"

@@ -23,7 +23,8 @@ from safetensors.numpy import load_file
 from scipy import sparse
 
 from mog_assets import config
-from mog_assets.corpus.reading import read_corpus
+from mog_assets.documents.reading import read_corpus
+from mog_assets.index.bm25 import open_bm25s
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.nodes import node_spans
 from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (
@@ -36,7 +37,6 @@ from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (
     searched,
 )
 from mog_assets.papers.mix_of_granularity.settings import GraphSettings
-from mog_assets.retrieval.bm25 import open_bm25s
 from mog_assets.text.terms import tokenise
 
 K1, B = 1.5, 0.75

@@ -37,10 +37,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import yaml
 
-from mog_assets import config, markdown, tools
+from mog_assets import config
+from mog_assets.build import markdown, tools
+from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
 from mog_assets.resources.encoder import Encoder
-from mog_assets.tools import Tools
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 # Groups of assets, by the first part of their keys.
@@ -212,7 +213,7 @@ def size_of(folder: Path) -> int:
 
 def build(folder: Path, project: Settings, chunks: int, graph: bool, collections: Sequence[int]) -> None:
     """Make the corpus and its assets in this process; writes what every asset needed to `built.json`."""
-    from mog_assets import automation, plan, runner
+    from mog_assets.build import automation, plan, runner
 
     settings = prepare(folder, project, chunks)
     tools.Encoder = synthetic(source_vectors(project)[0])  # type: ignore[misc, attr-defined]
@@ -246,10 +247,10 @@ def build(folder: Path, project: Settings, chunks: int, graph: bool, collections
 
 def ask(folder: Path, project: Settings, source: str) -> None:
     """Ask questions of a corpus that is built, with a source of candidates; writes what they needed to a file."""
-    from mog_assets.ranking import models
-    from mog_assets.ranking.rankings import Rankings
-    from mog_assets.ranking.retrieve import Retrieval
-    from mog_assets.retrieval.methods import parse
+    from mog_assets.search import models
+    from mog_assets.search.methods import parse
+    from mog_assets.search.rankings import Rankings
+    from mog_assets.search.retrieval import Retrieval
 
     settings = config.load(str(folder / "mog.yaml"))
     ranking = settings.ranking.model_copy(update={"candidates": source})

@@ -21,7 +21,7 @@ import click
 import numpy as np
 from development import COLLECTIONS, main
 
-from mog_assets.retrieval import tokens, vectors
+from mog_assets.index import tokens, vectors
 
 # Deepest headings of a path, and characters of each.
 DEEPEST, LONGEST = 3, 60

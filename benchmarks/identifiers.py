@@ -25,8 +25,9 @@ import click
 import yaml
 
 import mog_assets
-from mog_assets import config, markdown, runner
-from mog_assets.corpus.reading import read_corpus
+from mog_assets import config
+from mog_assets.build import markdown, runner
+from mog_assets.documents.reading import read_corpus
 
 DOC = Path("/usr/share/doc")
 GIT = ("add", "branch", "checkout", "cherry-pick", "clone", "commit", "diff", "fetch", "log", "merge", "pull", "push")

@@ -25,12 +25,13 @@ from typing import Any
 import click
 import yaml
 
-from mog_assets import config, markdown
-from mog_assets.chunking.sentences import sentence_ends
+from mog_assets import config
+from mog_assets.build import markdown
+from mog_assets.build.plan import graph
 from mog_assets.config import Settings
-from mog_assets.corpus.reading import read_corpus
-from mog_assets.plan import graph
+from mog_assets.documents.reading import read_corpus
 from mog_assets.resources.store import Store
+from mog_assets.text.sentences import sentence_ends
 
 # What is counted of a run, by the asset that reports it.
 COUNTERS = [

@@ -23,13 +23,14 @@ import yaml
 from development import COLLECTIONS, RANKINGS, opened, questions_of
 from ranking import recall
 
-from mog_assets import config, markdown, runner
-from mog_assets.arrays import places
-from mog_assets.plan import graph, needed
-from mog_assets.ranking.relevance import ordered
-from mog_assets.ranking.training import fixed_recalls
-from mog_assets.retrieval.methods import parse
-from mog_assets.significance import bootstrap_interval, by_document, permutation_p
+from mog_assets import config
+from mog_assets.build import markdown, runner
+from mog_assets.build.plan import graph, needed
+from mog_assets.evaluate.significance import bootstrap_interval, by_document, permutation_p
+from mog_assets.resources.arrays import places
+from mog_assets.search.methods import parse
+from mog_assets.search.relevance import ordered
+from mog_assets.search.training import fixed_recalls
 
 WRITTEN = Path(__file__).with_suffix(".jsonl")
 SAMPLES = {"russian": "ru", "thai": "th"}

@@ -23,12 +23,12 @@ import pandas as pd
 from development import COLLECTIONS, differences, measured_questions, opened, questions_of
 from ranking import recall
 
-from mog_assets import markdown
-from mog_assets.evaluation.measures import evaluate
-from mog_assets.ranking.rankings import fused
-from mog_assets.ranking.training import fixed_recalls
+from mog_assets.build import markdown
+from mog_assets.evaluate.measures import evaluate
 from mog_assets.resources.encoder import Encoder
-from mog_assets.retrieval.passages import CONTEXT_CHARS
+from mog_assets.search.ranked_passages import CONTEXT_CHARS
+from mog_assets.search.rankings import fused
+from mog_assets.search.training import fixed_recalls
 
 # Questions that the k which fills is chosen with, and the share of them that must be filled.
 FIRST, FILLED = 100, 0.95

@@ -26,7 +26,8 @@ from urllib.parse import urlsplit
 import click
 import numpy as np
 
-from mog_assets import config, markdown
+from mog_assets import config
+from mog_assets.build import markdown
 
 # A server around anything that ranks, as small as it can be, with the same framework and the same body.
 OTHERS = """
@@ -241,9 +242,9 @@ def select_of(select: tuple[str, ...]) -> list[str]:
 
 def compared(settings: config.Settings, questions: list[str], clients: int, seconds: float) -> Iterator[dict[str, Any]]:
     """bm25s and Haystack over chunks of level 1 of the same corpora."""
-    from mog_assets.chunking.layouts import bucket_layout
-    from mog_assets.retrieval.vectors import bucket_texts
-    from mog_assets.tools import Tools
+    from mog_assets.build.tools import Tools
+    from mog_assets.index.layouts import bucket_layout
+    from mog_assets.index.vectors import bucket_texts
 
     store = Tools(settings).store
     texts = settings.home / "load-texts.jsonl"

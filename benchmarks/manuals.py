@@ -25,13 +25,13 @@ import bm25s
 import click
 
 import mog_assets
-from mog_assets import markdown
-from mog_assets.answering import conversation
-from mog_assets.chunking.sentences import units
+from mog_assets.answer import conversation
+from mog_assets.answer.reader.calibration import RIGHT
+from mog_assets.build import markdown
 from mog_assets.questions.marks import f1
-from mog_assets.reader.calibration import RIGHT
 from mog_assets.resources.errors import MogError
-from mog_assets.serving.project import Project
+from mog_assets.serve.project import Project
+from mog_assets.text.sentences import units
 from mog_assets.text.terms import terms_of
 
 PACKAGES = {"sqlite3": "sqlite3-doc", "git-doc": "git-doc"}

@@ -23,7 +23,7 @@ from typing import Any
 import click
 import yaml
 
-from mog_assets import markdown
+from mog_assets.build import markdown
 
 VOCABULARY = 20_000
 SIZE = 384
@@ -106,7 +106,7 @@ def highest() -> int:
 
 def run_recorded(folder: Path) -> None:
     """`mog run` in this process; writes what every asset needed to `recorded.json`."""
-    from mog_assets import automation
+    from mog_assets.build import automation
     from mog_assets.cli import main
 
     made, rows = automation.materialise, []

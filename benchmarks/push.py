@@ -25,7 +25,7 @@ import click
 import numpy as np
 import yaml
 
-from mog_assets import markdown
+from mog_assets.build import markdown
 
 SAMPLES = Path(__file__).resolve().parents[1] / "mog_assets" / "samples"
 MOG = (sys.executable, "-m", "mog_assets.cli")

@@ -16,13 +16,14 @@ import click
 import pandas as pd
 import pyarrow.parquet as pq
 
-from mog_assets import config, markdown
-from mog_assets.evaluation.measures import evaluate
-from mog_assets.evaluation.runs import read_runs
+from mog_assets import config
+from mog_assets.build import markdown
+from mog_assets.build.tools import Tools
+from mog_assets.evaluate.measures import evaluate
+from mog_assets.evaluate.runs import read_runs
 from mog_assets.questions.locate import Quote, locate
 from mog_assets.questions.sets import Evidence, Question, load_questions
-from mog_assets.retrieval.controls import pieces
-from mog_assets.tools import Tools
+from mog_assets.search.controls import pieces
 
 Texts = dict[tuple[str, str], str]
 

@@ -20,23 +20,24 @@ from typing import Any
 import click
 import numpy as np
 
-from mog_assets import config, markdown
-from mog_assets.arrays import places
+from mog_assets import config
+from mog_assets.build import markdown
+from mog_assets.build.tools import Tools
+from mog_assets.evaluate.candidates_assets import read_examples
+from mog_assets.evaluate.significance import bootstrap_interval, by_document, holm, permutation_p
 from mog_assets.papers.mix_of_granularity import mog
 from mog_assets.papers.mix_of_granularity.ranking import Router
 from mog_assets.questions.sets import LEVELS, Question, load_questions
-from mog_assets.ranking import answer_places, features, mix, trainers
-from mog_assets.ranking.candidates import COLUMNS, OF_QUESTIONS, Candidates
-from mog_assets.ranking.candidates_assets import read_examples
-from mog_assets.ranking.experts import of_texts
-from mog_assets.ranking.models import Inputs
-from mog_assets.ranking.rankings import Rankings, expert_names, finest, fused
-from mog_assets.ranking.relevance import Relevance, ordered
-from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.ranking.training import FOLDS, Examples, fixed_recalls
-from mog_assets.ranking.weak_labels import measured
-from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p
-from mog_assets.tools import Tools
+from mog_assets.resources.arrays import places
+from mog_assets.search import answer_places, features, mix, trainers
+from mog_assets.search.candidates import COLUMNS, OF_QUESTIONS, Candidates
+from mog_assets.search.experts import of_texts
+from mog_assets.search.models import Inputs
+from mog_assets.search.rankings import Rankings, expert_names, finest, fused
+from mog_assets.search.relevance import Relevance, ordered
+from mog_assets.search.retrieval import Retrieval
+from mog_assets.search.training import FOLDS, Examples, fixed_recalls
+from mog_assets.search.weak_labels import measured
 
 SEED = 0
 LEARNED = ("mog", "mix")
@@ -219,7 +220,7 @@ def trained_mix(train: Examples, seed: int = SEED, options: Mapping[str, object]
 
 
 def _tenths(documents: Sequence[str]) -> list[int]:
-    from mog_assets.ranking.training import part_of
+    from mog_assets.search.training import part_of
 
     return [part_of(f"tenth {document}", 10) for document in documents]
 

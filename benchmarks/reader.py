@@ -17,23 +17,24 @@ import click
 import numpy as np
 import torch
 
-from mog_assets import config, markdown
-from mog_assets.answering.extractive import Extractive
-from mog_assets.answering.neural import LEAST
-from mog_assets.answering.readers import remembering
-from mog_assets.answering.retrieve import texts
-from mog_assets.answering.roles import AnswerRequest
+from mog_assets import config
+from mog_assets.answer.extractive import Extractive
+from mog_assets.answer.neural import LEAST
+from mog_assets.answer.reader import calibration
+from mog_assets.answer.reader.model import SHIPPED, Reader, shipped
+from mog_assets.answer.readers import remembering
+from mog_assets.answer.retrieve import texts
+from mog_assets.answer.roles import AnswerRequest
+from mog_assets.build import markdown
+from mog_assets.build.tools import Tools
+from mog_assets.evaluate.significance import bootstrap_interval, by_document, permutation_p
 from mog_assets.plugins.reader_training import fitting
 from mog_assets.plugins.reader_training.assets import held_out
 from mog_assets.plugins.reader_training.lessons import answers, teaches
 from mog_assets.questions.marks import exact_match, f1
 from mog_assets.questions.sets import Question, load_questions
-from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.reader import calibration
-from mog_assets.reader.model import SHIPPED, Reader, shipped
-from mog_assets.retrieval.methods import parse
-from mog_assets.significance import bootstrap_interval, by_document, permutation_p
-from mog_assets.tools import Tools
+from mog_assets.search.methods import parse
+from mog_assets.search.retrieval import Retrieval
 
 
 def measured_questions(tools: Tools, name: str) -> list[Question]:

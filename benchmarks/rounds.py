@@ -15,20 +15,21 @@ from pathlib import Path
 import click
 import numpy as np
 
-from mog_assets import config, markdown
-from mog_assets.answering.answerers import Means, one_step
-from mog_assets.answering.ask import reader, side_by_side
-from mog_assets.answering.retrieve import retrieve_by
-from mog_assets.answering.roles import AnswerRequest
-from mog_assets.answering.rows import AnswerRow
+from mog_assets import config
+from mog_assets.answer.answerers import Means, one_step
+from mog_assets.answer.ask import reader, side_by_side
+from mog_assets.answer.retrieve import retrieve_by
+from mog_assets.answer.roles import AnswerRequest
+from mog_assets.answer.rows import AnswerRow
+from mog_assets.build import markdown
+from mog_assets.build.tools import Tools
+from mog_assets.evaluate.significance import bootstrap_interval, by_document, permutation_p
 from mog_assets.papers.at_rag.answerer import at_rag
 from mog_assets.plugins.reader_training.lessons import answers
 from mog_assets.questions.marks import exact_match, f1
 from mog_assets.questions.sets import Question, load_questions
-from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.retrieval.methods import parse
-from mog_assets.significance import bootstrap_interval, by_document, permutation_p
-from mog_assets.tools import Tools
+from mog_assets.search.methods import parse
+from mog_assets.search.retrieval import Retrieval
 
 
 def measures(question: Question, row: AnswerRow) -> list[float]:

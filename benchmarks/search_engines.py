@@ -34,10 +34,11 @@ import growth
 import numpy as np
 from scipy import sparse
 
-from mog_assets import config, markdown, tools
-from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.retrieval.methods import parse
-from mog_assets.tools import Tools
+from mog_assets import config
+from mog_assets.build import markdown, tools
+from mog_assets.build.tools import Tools
+from mog_assets.search.methods import parse
+from mog_assets.search.retrieval import Retrieval
 
 WARM, TIMED, PASSAGES, NEAREST, BUDGET, JUDGED = 5, 100, 10, 100, 4000, 40
 MIB = 1 << 20
@@ -288,8 +289,8 @@ def judged(collection: Collection, hits: dict[str, list[list[int]]]) -> list[dic
     from development import measured_questions
     from ranking import examples, merged, recall
 
-    from mog_assets.ranking.rankings import fused
-    from mog_assets.significance import by_document, permutation_p
+    from mog_assets.evaluate.significance import by_document, permutation_p
+    from mog_assets.search.rankings import fused
 
     parts = [examples(collection.retrieval, part) for part in measured_questions(collection.tools).values()]
     of = merged(parts) if len(parts) > 1 else parts[0]

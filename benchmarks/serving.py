@@ -20,15 +20,16 @@ from typing import Any
 import click
 import numpy as np
 
-from mog_assets import config, markdown
+from mog_assets import config
+from mog_assets.build import markdown
+from mog_assets.build.tools import Tools
+from mog_assets.evaluate.candidates_assets import read_examples
 from mog_assets.papers.mix_of_granularity import mog
 from mog_assets.questions.sets import load_questions
-from mog_assets.ranking.candidates_assets import read_examples
-from mog_assets.ranking.rankings import expert_names, finest
-from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.ranking.trainers import trained_mix
-from mog_assets.retrieval.methods import parse
-from mog_assets.tools import Tools
+from mog_assets.search.methods import parse
+from mog_assets.search.rankings import expert_names, finest
+from mog_assets.search.retrieval import Retrieval
+from mog_assets.search.trainers import trained_mix
 
 WARM = 20
 

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from mog_assets.evaluation.scores import compare
-from mog_assets.significance import Totals, bootstrap_interval, by_document, permutation_p, resampled_means
+from mog_assets.evaluate.scores import compare
+from mog_assets.evaluate.significance import Totals, bootstrap_interval, by_document, permutation_p, resampled_means
 
 RESAMPLES, SIGNS = 2_000, 10_000
 # scipy lays all of a batch out at once: this many rows of 14,000 questions are 56 MB.

@@ -21,13 +21,14 @@ import numpy as np
 from development import measured_questions
 from ranking import examples, merged, recall
 
-from mog_assets import config, markdown, runner
-from mog_assets.arrays import pairs, places
-from mog_assets.ranking.rankings import Rankings, fused
-from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.ranking.sources import EXHAUSTIVE, INDEXED, SOURCES
-from mog_assets.significance import by_document, permutation_p
-from mog_assets.tools import Tools
+from mog_assets import config
+from mog_assets.build import markdown, runner
+from mog_assets.build.tools import Tools
+from mog_assets.evaluate.significance import by_document, permutation_p
+from mog_assets.resources.arrays import pairs, places
+from mog_assets.search.rankings import Rankings, fused
+from mog_assets.search.retrieval import Retrieval
+from mog_assets.search.sources import EXHAUSTIVE, INDEXED, SOURCES
 
 TIMED, FIRST = 200, 20
 

@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mog_assets import config
+from mog_assets.build.tools import Tools
+from mog_assets.index.vectors import vector_buckets
 from mog_assets.plugins.qdrant.embedded import EmbeddedQdrant
 from mog_assets.questions.sets import load_questions
-from mog_assets.retrieval.vectors import vector_buckets
-from mog_assets.tools import Tools
 
 DEPTHS = (10, 40)
 OVERSAMPLED = (1, 2)

@@ -28,8 +28,9 @@ import dagster as dg
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
 import mog_assets
-from mog_assets import config, markdown
-from mog_assets.plan import is_complete
+from mog_assets import config
+from mog_assets.build import markdown
+from mog_assets.build.plan import is_complete
 
 LIMIT = 1800.0
 SETTINGS = {

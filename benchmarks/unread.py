@@ -15,8 +15,8 @@ import click
 from reader import measured_questions
 
 from mog_assets import config
+from mog_assets.build.tools import Tools
 from mog_assets.resources.writing import atomic
-from mog_assets.tools import Tools
 
 
 @click.command()

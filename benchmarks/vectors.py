@@ -11,15 +11,15 @@ import numpy as np
 import pandas as pd
 
 from mog_assets import config
-from mog_assets.chunking.chunkers import sentences
-from mog_assets.chunking.chunks import Layout
-from mog_assets.corpus.reading import read_corpus
-from mog_assets.evaluation.measures import CONTEXTS, evaluate
+from mog_assets.documents.reading import read_corpus
+from mog_assets.evaluate.measures import CONTEXTS, evaluate
+from mog_assets.evaluate.significance import by_document, permutation_p
+from mog_assets.index.vectors import chunk_text, pool
 from mog_assets.questions.reading import KnownDocument, read_questions
 from mog_assets.questions.sets import Question
 from mog_assets.resources.encoder import Encoder
-from mog_assets.retrieval.vectors import chunk_text, pool
-from mog_assets.significance import by_document, permutation_p
+from mog_assets.text.chunkers import sentences
+from mog_assets.text.chunks import Layout
 
 DEPTH = 50
 

@@ -15,12 +15,13 @@ import dagster as dg
 import yaml
 
 import mog_assets
-from mog_assets import config, runner
-from mog_assets.automation import build
-from mog_assets.demand import demand
-from mog_assets.materialising import materialise
-from mog_assets.plan import graph, needed
-from mog_assets.tools import Tools
+from mog_assets import config
+from mog_assets.build import runner
+from mog_assets.build.automation import build
+from mog_assets.build.demand import demand
+from mog_assets.build.materialising import materialise
+from mog_assets.build.plan import graph, needed
+from mog_assets.build.tools import Tools
 
 ROOT = Path(mog_assets.__file__).resolve().parents[1]
 _FUNCTION = 0x1  # inspect.CO_OPTIMIZED: no module, no class

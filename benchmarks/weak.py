@@ -18,19 +18,20 @@ from pathlib import Path
 import click
 import numpy as np
 
-from mog_assets import config, markdown
+from mog_assets import config
+from mog_assets.build import markdown
+from mog_assets.build.tools import Tools
+from mog_assets.evaluate.candidates_assets import read_examples
+from mog_assets.evaluate.significance import bootstrap_interval, by_document, holm, permutation_p
+from mog_assets.index.corpora import Corpora
 from mog_assets.questions.sets import LEVELS, Level, Question, Relevant, load_questions
-from mog_assets.ranking import weak_labels
-from mog_assets.ranking.candidates_assets import read_examples
-from mog_assets.ranking.models import Inputs
-from mog_assets.ranking.rankings import expert_names, finest, fused
-from mog_assets.ranking.relevance import Relevance, ordered
-from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.ranking.trainers import trained_mix
-from mog_assets.ranking.training import FOLDS, Examples
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p
-from mog_assets.tools import Tools
+from mog_assets.search import weak_labels
+from mog_assets.search.models import Inputs
+from mog_assets.search.rankings import expert_names, finest, fused
+from mog_assets.search.relevance import Relevance, ordered
+from mog_assets.search.retrieval import Retrieval
+from mog_assets.search.trainers import trained_mix
+from mog_assets.search.training import FOLDS, Examples
 
 SEED = 0
 SIZES = (100, 300, 1000, None)

@@ -23,16 +23,17 @@ import bm25s
 import click
 import numpy as np
 
-from mog_assets import markdown, tensors
-from mog_assets.chunking.sentences import units
+from mog_assets.answer.reader import calibration
+from mog_assets.answer.reader.calibration import features
+from mog_assets.answer.reader.model import SHIPPED, encoded, source
+from mog_assets.answer.reader.spans import SpanReader
+from mog_assets.build import markdown
 from mog_assets.plugins.reader_training import fitting
 from mog_assets.plugins.reader_training.assets import held_out
 from mog_assets.questions.marks import f1
-from mog_assets.reader import calibration
-from mog_assets.reader.calibration import features
-from mog_assets.reader.model import SHIPPED, encoded, source
-from mog_assets.reader.spans import SpanReader
+from mog_assets.resources import tensors
 from mog_assets.resources.writing import atomic
+from mog_assets.text.sentences import units
 from mog_assets.text.terms import tokenise
 
 COLLECTIONS = ("policyqa", "cuad", "lihua_world", "squad")

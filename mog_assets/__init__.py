@@ -4,16 +4,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mog_assets.automation import definitions as definitions
-    from mog_assets.component import Retrieval as Retrieval
-    from mog_assets.serving.project import open as open
+    from mog_assets.build.automation import definitions as definitions
+    from mog_assets.build.component import Retrieval as Retrieval
+    from mog_assets.serve.project import open as open
 
 __version__ = "0.1.0"
 # Module of each name that is imported on first use: `import mog_assets` alone imports neither Dagster nor a model.
 _LAZY = {
-    "Retrieval": "mog_assets.component",
-    "definitions": "mog_assets.automation",
-    "open": "mog_assets.serving.project",
+    "Retrieval": "mog_assets.build.component",
+    "definitions": "mog_assets.build.automation",
+    "open": "mog_assets.serve.project",
 }
 
 

@@ -45,38 +45,38 @@ PROJECT_ATTRIBUTES: Registry[Any] = Registry("attribute of projects")
 AUTHORIZERS: Registry[Any] = Registry("authorizer")
 # Functions of the settings that give findings of `mog doctor`; none where there is nothing to say.
 FINDINGS: Registry[Any] = Registry("check of a project", "mog_assets.cli.doctor")
-CHUNKERS: Registry[Any] = Registry("chunker", "mog_assets.chunking.chunkers")
+CHUNKERS: Registry[Any] = Registry("chunker", "mog_assets.text.chunkers")
 # Readers of foreign data sets, each a command `mog import NAME`, which the plugin `datasets` has.
 IMPORTERS: Registry[Any] = Registry("importer")
 QUESTION_SOURCES: Registry[Any] = Registry("source of questions", "mog_assets.questions.sources")
-SOURCES: Registry[Any] = Registry("source", "mog_assets.corpus.object_stores")
+SOURCES: Registry[Any] = Registry("source", "mog_assets.documents.object_stores")
 # Keys of a corpus that name a file, which is the place of a source: its scheme is the value.
 SOURCE_FILES: Registry[str] = Registry("key of a corpus")
-FORMATS: Registry[Any] = Registry("format", "mog_assets.corpus.formats")
+FORMATS: Registry[Any] = Registry("format", "mog_assets.documents.formats.kinds")
 # Formats of files that have many documents, each of them as a file of its own.
 CONTAINERS: Registry[Any] = Registry("format of many documents")
-READERS: Registry[Any] = Registry("reader", "mog_assets.corpus.readers")
+READERS: Registry[Any] = Registry("reader", "mog_assets.documents.formats.readers")
 # The others are those of retrievers and levels, such as `bm25-1`.
 _RETRIEVERS = ("bm25", "dense", "title")
-EXPERTS: Registry[Any] = Registry("expert", "mog_assets.ranking.relations", reserved=_RETRIEVERS)
-METHODS: Registry[Any] = Registry("kind of method", "mog_assets.ranking.methods")
+EXPERTS: Registry[Any] = Registry("expert", "mog_assets.search.relations", reserved=_RETRIEVERS)
+METHODS: Registry[Any] = Registry("kind of method", "mog_assets.search.builtin_methods")
 # Methods by other names for them.
 METHOD_NAMES: Registry[str] = Registry("name of a method")
-GROUPS: Registry[Any] = Registry("group of methods", "mog_assets.ranking.methods")
+GROUPS: Registry[Any] = Registry("group of methods", "mog_assets.search.builtin_methods")
 # Suffixes of methods that limit each question to some chunks.
 LIMITS: Registry[Any] = Registry("limit of methods")
 # Names for filters that documents have through their chunks.
 FIELDS: Registry[Any] = Registry("field of filters")
-MEASURES: Registry[Any] = Registry("measure", "mog_assets.evaluation.measures")
+MEASURES: Registry[Any] = Registry("measure", "mog_assets.evaluate.measures")
 # Functions of the settings: the assets that a room reads (`demand.Demand`).
-DEMANDS: Registry[Any] = Registry("demand", "mog_assets.ranking.demand", "mog_assets.answering.demand")
+DEMANDS: Registry[Any] = Registry("demand", "mog_assets.search.demand", "mog_assets.answer.demand")
 # Stores of vectors beside the files of the store.
 VECTOR_STORES: Registry[Any] = Registry("vector store")
 # Recipes of assets, given the settings, after those of the core (`plan.STAGES`).
 RECIPES: Registry[Any] = Registry("stage")
 EXPERIMENTS: Registry[Any] = Registry("experiment")
 # Readers of answers.
-ANSWER_READERS: Registry[Any] = Registry("reader of answers", "mog_assets.answering.readers")
+ANSWER_READERS: Registry[Any] = Registry("reader of answers", "mog_assets.answer.readers")
 # Measures of answers beside those of the core.
 ANSWER_MEASURES: Registry[Any] = Registry("measure of answers")
-WAYS: Registry[Any] = Registry("way of answering", "mog_assets.answering.answerers")
+WAYS: Registry[Any] = Registry("way of answering", "mog_assets.answer.answerers")

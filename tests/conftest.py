@@ -153,7 +153,8 @@ def sample_project(tmp_path_factory):
 
     The first worker that needs it makes it; each works on a copy of its own.
     """
-    from mog_assets import config, runner
+    from mog_assets import config
+    from mog_assets.build import runner
 
     base = tmp_path_factory.getbasetemp()
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
@@ -242,7 +243,7 @@ def chromium():
 @pytest.fixture(scope="session")
 def embedded(tmp_path_factory):
     """The extractive reader with the encoder that comes with mog."""
-    from mog_assets.answering.extractive import Extractive
+    from mog_assets.answer.extractive import Extractive
     from mog_assets.resources.encoder import Encoder
     from mog_assets.resources.encoder_settings import EMBEDDED, EncoderSettings
 
@@ -255,7 +256,7 @@ def extractive(request):
     """The extractive reader with each of two encoders."""
     from readers import by_words
 
-    from mog_assets.answering.extractive import Extractive
+    from mog_assets.answer.extractive import Extractive
 
     return Extractive(by_words, "words") if request.param == "words" else request.getfixturevalue("embedded")
 
@@ -263,8 +264,8 @@ def extractive(request):
 @pytest.fixture(scope="session")
 def neural():
     """The neural reader that comes with the package, without vectors."""
-    from mog_assets.answering.neural import Neural
-    from mog_assets.reader.model import shipped
+    from mog_assets.answer.neural import Neural
+    from mog_assets.answer.reader.model import shipped
 
     def refuse(texts):
         raise AssertionError("an open question needs no vectors")

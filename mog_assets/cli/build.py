@@ -15,12 +15,12 @@ from typing import Any
 import click
 
 from mog_assets import config
+from mog_assets.build.stopping import on_stop, stoppable
 from mog_assets.cli.common import FAILED, check_builds_here, config_option, echo, guarded, settings_of
 from mog_assets.cli.documents import left_out
 from mog_assets.cli.measure import print_leaderboard
 from mog_assets.cli.questions import print_question_sets
 from mog_assets.resources.errors import ConfigError
-from mog_assets.stopping import on_stop, stoppable
 
 
 def _selection(command: Callable[..., None]) -> Callable[..., None]:
@@ -42,7 +42,7 @@ def _selected(settings: config.Settings, select: Sequence[str], every: bool) -> 
         return select
     if select:
         raise ConfigError("--all: expected without --select, which names what to build")
-    from mog_assets.plan import graph
+    from mog_assets.build.plan import graph
 
     return list(graph(settings))
 
@@ -83,7 +83,7 @@ def plan(path: str | None, corpora: tuple[str, ...], select: tuple[str, ...], ev
     """
     from rich.table import Table
 
-    from mog_assets.plan import default, graph, planned
+    from mog_assets.build.plan import default, graph, planned
     from mog_assets.resources.console import EscapedConsole
     from mog_assets.resources.progress import duration
 
@@ -91,7 +91,7 @@ def plan(path: str | None, corpora: tuple[str, ...], select: tuple[str, ...], ev
     chosen = _selected(settings, select, every)
     keys = default(graph(settings))
     if chosen:
-        from mog_assets.runner import selected
+        from mog_assets.build.runner import selected
 
         keys = selected(settings, graph(settings), chosen)
     config.check_corpora(settings, corpora)
@@ -160,12 +160,12 @@ def _materialised(
     settings: config.Settings, corpora: Sequence[str], select: Sequence[str], force: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """What was materialised, and what went wrong."""
-    from mog_assets.plan import is_complete
+    from mog_assets.build.plan import is_complete
 
     # Dagster, which takes longer to import than to see this, is needed only to build something.
     if not (corpora or select or force) and is_complete(settings):
         return [], []
-    from mog_assets.runner import run as materialise
+    from mog_assets.build.runner import run as materialise
 
     report = materialise(settings, corpora, select, force)
     return report.steps, report.failures
@@ -204,7 +204,7 @@ def _print_steps(steps: list[dict[str, Any]], seconds: float) -> None:
 
 def _print_open(settings: config.Settings, corpora: Sequence[str]) -> None:
     """Print what stops nothing: questions without a use, requests without an answer, texts without a vector."""
-    from mog_assets.plan import graph
+    from mog_assets.build.plan import graph
     from mog_assets.resources.store import Store, label
 
     recipes = [recipe for recipe in graph(settings).values() if any(check.repeated for check in recipe.checks)]
@@ -221,7 +221,7 @@ def _print_open(settings: config.Settings, corpora: Sequence[str]) -> None:
 @guarded
 def verify(path: str | None) -> None:
     """Check every artefact and vector collection against its manifest, and look for leftover data."""
-    from mog_assets.verification import verify as check
+    from mog_assets.cli.verification import verify as check
 
     settings = settings_of(path)
     checked, faults = check(settings)
@@ -251,12 +251,12 @@ def ui(path: str | None, port: int, host: str, public_url: str, workspace: Path 
     """
     check_builds_here("ui")
     from mog_assets.cli.ui import serve
-    from mog_assets.serving import access, server
+    from mog_assets.serve import access, server
 
     settings = settings_of(path)
     access.key_for(host)
     opened = server.listen(host, port)
-    from mog_assets.runner import instance, prepare_home
+    from mog_assets.build.runner import instance, prepare_home
 
     with instance(settings):
         pass

@@ -17,7 +17,7 @@ from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.terminal import escaped
 
 if TYPE_CHECKING:
-    from mog_assets.serving.project import Project
+    from mog_assets.serve.project import Project
 
 FAILED, BAD_USAGE = 1, 2
 # They answer until they are stopped: what they answer has a span each.

@@ -60,7 +60,7 @@ def _rows(settings: Settings, corpus: str) -> Iterator[dict[str, Any]]:
     """The documents of a corpus, in order of their ids."""
     import pyarrow.parquet as pq
 
-    from mog_assets.corpus.documents import notes_of
+    from mog_assets.documents.documents import notes_of
     from mog_assets.resources.store import Store
 
     stored = Store(settings.home).read("documents", corpus)

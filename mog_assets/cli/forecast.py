@@ -22,7 +22,7 @@ _FILLED, _PIECES = 0.8, 48
 
 def characters(settings: Settings, corpora: Collection[str]) -> int:
     """Text of these corpora: as counted when they were read, else by the sizes and suffixes of local files."""
-    from mog_assets.corpus.folders import scan
+    from mog_assets.documents.folders import scan
     from mog_assets.resources.store import Store
 
     total = 0.0

@@ -81,7 +81,7 @@ def holds_questions(path: Path) -> bool:
     Of JSON lines, the first objects have a `question` and no `text`. A table has a column for the question (`question`;
     or another name for it beside a column of answers, quotes or documents) and no column `text`.
     """
-    from mog_assets.corpus.folders import LINES
+    from mog_assets.documents.folders import LINES
     from mog_assets.questions.formats import SUFFIXES, read_records, used_columns
 
     name = path.name.lower()
@@ -157,7 +157,7 @@ def find_questions(path: Path, name: str, columns: Mapping[str, str] | None = No
     Raises:
         ConfigError: it cannot be read, or contains no question.
     """
-    from mog_assets.corpus.folders import LINES
+    from mog_assets.documents.folders import LINES
     from mog_assets.questions.formats import read_records, used_columns
     from mog_assets.resources.printable import printable
 

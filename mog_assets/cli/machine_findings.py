@@ -16,7 +16,7 @@ from typing import Any
 from mog_assets.cli.findings import OK, PROBLEM, WARNING, Finding
 from mog_assets.config import AnsweringSettings, Settings
 from mog_assets.resources import extras
-from mog_assets.serving import descriptors
+from mog_assets.serve import descriptors
 
 _SECONDS = 4.0
 # Each bucket being read keeps several files open, and so does what plugins open.
@@ -168,7 +168,7 @@ def dagster(settings: Settings | None = None) -> Iterator[Finding]:
     else:
         from sqlalchemy import make_url
 
-        from mog_assets.records import opened_instance, readable_errors
+        from mog_assets.build.records import opened_instance, readable_errors
 
         with readable_errors(folder), opened_instance(folder, {}) as instance:
             instance.get_runs_count()

@@ -48,11 +48,11 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
     """Print the best method of each question set, and the scores of the most important methods, or of all."""
     import pandas as pd
 
-    from mog_assets.evaluation.agreement import AGREEMENT, sentences
-    from mog_assets.evaluation.answers import answer_board
-    from mog_assets.evaluation.leaderboard import MOST_ROWS, leaderboards
-    from mog_assets.evaluation.measures import boards, headline_measures
-    from mog_assets.evaluation.scores import leaderboard, on_documents
+    from mog_assets.evaluate.agreement import AGREEMENT, sentences
+    from mog_assets.evaluate.answers import answer_board
+    from mog_assets.evaluate.leaderboard import MOST_ROWS, leaderboards
+    from mog_assets.evaluate.measures import boards, headline_measures
+    from mog_assets.evaluate.scores import leaderboard, on_documents
     from mog_assets.questions.origins import origins, said
     from mog_assets.resources.store import Store
 
@@ -99,8 +99,8 @@ def compare(base: str, other: str, measures: tuple[str, ...], to: Path | None, a
     """Compare the scores of two configurations, BASE and OTHER, by method, on the questions they share."""
     import pandas as pd
 
-    from mog_assets import markdown
-    from mog_assets.evaluation.scores import on_documents, side_by_side
+    from mog_assets.build import markdown
+    from mog_assets.evaluate.scores import on_documents, side_by_side
     from mog_assets.resources.store import Store
     from mog_assets.resources.writing import atomic
 
@@ -137,7 +137,7 @@ def compare(base: str, other: str, measures: tuple[str, ...], to: Path | None, a
 
 def _compared(table: Any, measures: Sequence[str]) -> list[dict[str, str]]:
     """One row per method; measures with means above 10 have no decimals."""
-    from mog_assets.evaluation.scores import interval, p_text
+    from mog_assets.evaluate.scores import interval, p_text
 
     rows = []
     for method, part in table.groupby("cell", sort=False):

@@ -113,7 +113,7 @@ class CorpusFiles:
 
 def foreign(corpora: Sequence[CorpusFiles]) -> str:
     """The language of most documents if it is not English, by the beginnings of some files of text; else empty."""
-    from mog_assets.corpus.folders import scan
+    from mog_assets.documents.folders import scan
     from mog_assets.text.languages import DEFAULT, detected, name_of
 
     codes: Counter[str] = Counter()
@@ -136,7 +136,7 @@ def find_documents(path: Path, name: str, questions: Sequence[Path] = ()) -> Cor
     Raises:
         ConfigError: no file can be read.
     """
-    from mog_assets.corpus.folders import scan, suffix_of, suffixes
+    from mog_assets.documents.folders import scan, suffix_of, suffixes
 
     try:
         taken = {os.path.realpath(file) for file in questions}
@@ -366,7 +366,7 @@ def _remedied(seen: Unnamed, corpora: Sequence[CorpusFiles], config_path: str | 
 
 def _which_folder(base: Path) -> str:
     """The error message if no folder is named, with the folders to choose from."""
-    from mog_assets.corpus.folders import suffixes
+    from mog_assets.documents.folders import suffixes
 
     folders = [
         entry.name

@@ -30,7 +30,7 @@ def configuration(path: str | None) -> tuple[Settings | None, Finding]:
         return None, Finding("configuration", WARNING, f"no {source.name} here", "`mog init FOLDER` writes one")
     try:
         settings = config.load(path)
-        from mog_assets.plan import graph
+        from mog_assets.build.plan import graph
 
         # Names of methods are checked here, by `mog run` too.
         graph(settings)
@@ -72,7 +72,7 @@ def documents(settings: Settings) -> Iterator[Finding]:
 
 def sources(settings: Settings) -> Iterator[Finding]:
     """Look at what is not a local file as a run does: at a bucket, a site, a repository, a query."""
-    from mog_assets.corpus.sources import listed
+    from mog_assets.documents.sources import listed
 
     for name, corpus in settings.corpora.items():
         if corpus.source is None:

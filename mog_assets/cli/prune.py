@@ -20,7 +20,7 @@ def prune(path: str | None, dry_run: bool, answers: bool, days: int | None) -> N
 
     Nothing has to be rebuilt afterwards. Runs with the latest materialisation of an asset are kept.
     """
-    from mog_assets.pruning import alone, removable
+    from mog_assets.cli.pruning import alone, removable
 
     settings = settings_of(path)
     verb = "would remove" if dry_run else "removed"
@@ -32,8 +32,8 @@ def prune(path: str | None, dry_run: bool, answers: bool, days: int | None) -> N
             echo(f"{verb} {one.what}: {one.bytes:,} bytes")
     echo(f"{verb} {sum(one.bytes for one in leftovers):,} bytes")
     if days is not None:
-        from mog_assets.records import remove_old_runs
-        from mog_assets.runner import instance
+        from mog_assets.build.records import remove_old_runs
+        from mog_assets.build.runner import instance
 
         with instance(settings) as opened:
             echo(f"{verb} {remove_old_runs(opened, days, dry_run):,} Dagster runs")

@@ -84,7 +84,7 @@ def print_question_sets(settings: Settings) -> None:
 def _sentences(
     name: str, question_set: QuestionSetSettings, info: dict[str, Any], counts: dict[str, float]
 ) -> Iterator[str]:
-    from mog_assets.evaluation.scores import on_documents
+    from mog_assets.evaluate.scores import on_documents
     from mog_assets.questions.evidence_report import unread
     from mog_assets.questions.sets import MEASURED
 

@@ -25,7 +25,7 @@ from mog_assets.registry import LIMITS
 from mog_assets.resources.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mog_assets.serving.results import Answer, Likeliest, Passage
+    from mog_assets.serve.results import Answer, Likeliest, Passage
 
 
 def _where(context: click.Context, option: click.Parameter, value: str | None) -> Any:
@@ -80,7 +80,7 @@ def retrieve(
         raise ConfigError("--budget-tokens: expected no --budget beside it, got both")
     most = f"{budget_tokens} tokens" if budget_tokens else budget
     settings = settings_of(path)
-    from mog_assets.serving import project
+    from mog_assets.serve import project
 
     with project.open(settings, corpora_of(settings, question_set), keep=False) as opened:
         seen = seen_by(opened, principal)
@@ -127,7 +127,7 @@ def ask(
     choices = dict(option.partition("=")[::2] for option in options)
     if bad := [letter for letter, text in choices.items() if not letter.strip() or not text.strip()]:
         raise ConfigError(f"--option: expected LETTER=TEXT, got {bad[0]!r}")
-    from mog_assets.serving import project
+    from mog_assets.serve import project
 
     with project.open(settings, corpora_of(settings, question_set), keep=False) as opened:
         answer = seen_by(opened, principal).ask(question, method=method, options=choices, where=where)
@@ -193,8 +193,8 @@ def _one_line(text: str) -> str:
 
 
 def _print_answer(answer: Answer, choices: dict[str, str]) -> None:
-    from mog_assets.answering.answerers import WAYS
-    from mog_assets.answering.notation import ARROW
+    from mog_assets.answer.answerers import WAYS
+    from mog_assets.answer.notation import ARROW
 
     row = SimpleNamespace(**answer.details)
     if answer.answer is not None:

@@ -16,11 +16,11 @@ import click
 from mog_assets import config, registry
 from mog_assets.cli.common import config_option, echo, guarded, principal_option, seen_by, settings_of
 from mog_assets.resources import tracing
-from mog_assets.serving import access
+from mog_assets.serve import access
 
 if TYPE_CHECKING:
     from mog_assets.config import Settings
-    from mog_assets.serving.limits import ServerOptions
+    from mog_assets.serve.limits import ServerOptions
 
 # Seconds between looks for what a first run makes.
 _WAIT_SECONDS = 1.0
@@ -74,15 +74,15 @@ def serve(path: str | None, host: str, port: int, log_format: str, **given: Any)
 
     With MOG_API_KEY set, callers must send it as `Authorization: Bearer KEY`. Without it, only this machine is served.
     """
-    from mog_assets.serving import http, server
-    from mog_assets.serving.problems import log
+    from mog_assets.serve import http, server
+    from mog_assets.serve.problems import log
 
     settings = settings_of(path)
     options = _options(host, settings, given)
     # Before the artefacts are opened: a port in use is told at once.
     opened = server.listen(host, port)
     import mog_assets
-    from mog_assets.serving import descriptors
+    from mog_assets.serve import descriptors
 
     _wait_for_words(settings)
     project = mog_assets.open(settings)
@@ -118,7 +118,7 @@ def serve(path: str | None, host: str, port: int, log_format: str, **given: Any)
 
 def _wait_for_words(settings: Settings) -> None:
     """Wait until a first run has made what is needed to search words, and say so."""
-    from mog_assets.demand import demand, places_of
+    from mog_assets.build.demand import demand, places_of
     from mog_assets.resources.store import Store, label
 
     store, needed, said = Store(settings.home), places_of(list(settings.corpora), demand(settings).words), False
@@ -138,8 +138,8 @@ def _options(host: str, settings: Settings, given: dict[str, Any]) -> ServerOpti
     Raises:
         ConfigError: other machines would be served without a key, or the key is short.
     """
-    from mog_assets.serving.authorizer import opened_authorizer
-    from mog_assets.serving.limits import ServerOptions
+    from mog_assets.serve.authorizer import opened_authorizer
+    from mog_assets.serve.limits import ServerOptions
 
     key = access.key_for(host, opened_authorizer(settings) is not None)
     given["connections_per_address"] = given["connections_per_address"] or math.ceil(given["connections"] / 4)
@@ -162,8 +162,8 @@ def mcp(path: str | None, principal: str | None, **flags: bool) -> None:
     # What a library prints must not come between the messages.
     with _standard_output_aside():
         import mog_assets
-        from mog_assets.serving import mcp_server
-        from mog_assets.serving.limits import ServerOptions, Slots
+        from mog_assets.serve import mcp_server
+        from mog_assets.serve.limits import ServerOptions, Slots
 
         options = ServerOptions(flags=_given(flags))
         _wait_for_words(settings)

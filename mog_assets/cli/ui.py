@@ -38,7 +38,7 @@ def serve(home: Path, opened: socket.socket, host: str, public_url: str, workspa
     arguments = [str(opened.fileno()), host, public_url, *([] if workspace is None else [str(workspace)])]
     # In its own session, so that a signal to its group reaches each of Dagster's processes exactly once.
     process = subprocess.Popen(
-        [sys.executable, "-m", "mog_assets.webserver", *arguments],
+        [sys.executable, "-m", "mog_assets.serve.webserver", *arguments],
         # On a busy machine a run takes longer than a minute to begin.
         env={"DAGSTER_GRPC_TIMEOUT_SECONDS": "300", **os.environ, "DAGSTER_HOME": str(home)},
         pass_fds=[opened.fileno()],

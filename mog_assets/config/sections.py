@@ -125,8 +125,8 @@ def _one_place(schema: dict[str, Any]) -> None:
 class CorpusSettings(SettingsModel):
     """The source of one corpus: a `.jsonl[.gz]`, `.csv` or `.tsv` file, or a folder of documents, by its `path`.
 
-    Or an address of another `source`, `scheme://place`: see `mog_assets.corpus.sources`; or the file of such a source
-    that has a key of its own. `path` is then where its items are copied to.
+    Or an address of another `source`, `scheme://place`: see `mog_assets.documents.sources`; or the file of such a
+    source that has a key of its own. `path` is then where its items are copied to.
 
     A document (a file, a line of a `.jsonl` file, or a row of a table) over `max_document_mb` megabytes is skipped.
     So is a file of another kind than text (PDF, Word, …) that needs more than `max_seconds` or `max_memory_mb` to be

@@ -55,7 +55,7 @@ class Settings(SettingsModel):
     llm: LlmSettings = LlmSettings()
     engine: EngineSettings = EngineSettings()
     automation: AutomationSettings = AutomationSettings()
-    # None: the group `default` of retrieval/methods.py.
+    # None: the group `default` of search/methods.py.
     methods: list[str] | None = None
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
 

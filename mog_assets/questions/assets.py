@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import QuestionSetSettings, Settings
 from mog_assets.questions import checks
 from mog_assets.questions.evidence_report import REPORT
@@ -18,7 +19,6 @@ from mog_assets.questions.reading import Documents, KnownDocument, QuestionReadi
 from mog_assets.questions.sets import LEVELS, MEASURED, Question, split_counts, write_questions
 from mog_assets.questions.sources import ReadSet
 from mog_assets.questions.splits import TEST, TRAIN, sharing_evidence
-from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import QUESTION_SOURCES
 from mog_assets.resources.errors import MogError
 

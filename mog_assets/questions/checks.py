@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mog_assets.build.recipe import Check, Work
 from mog_assets.questions.splits import unused_splits
-from mog_assets.recipe import Check, Work
 
 
 def _unused(work: Work) -> str | None:

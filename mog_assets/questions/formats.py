@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.corpus.decoding import parse_line
-from mog_assets.corpus.folders import LINES, ROWS
-from mog_assets.corpus.tables import Row, Wrong, read_rows
+from mog_assets.documents.decoding import parse_line
+from mog_assets.documents.folders import LINES, ROWS
+from mog_assets.documents.tables import Row, Wrong, read_rows
 from mog_assets.questions.columns import Columns, check_fields, match_columns
 from mog_assets.questions.rows import Joined, made_id
 from mog_assets.questions.streams import lines_of, unpacked

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mog_assets.corpus.documents import shifted
+from mog_assets.documents.documents import shifted
 from mog_assets.questions.formats import read_records
 from mog_assets.questions.locate import Located, Quote, locate
 from mog_assets.questions.naming import DocumentNames, NamedDocument

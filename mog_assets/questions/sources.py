@@ -11,9 +11,9 @@ from mog_assets.registry import QUESTION_SOURCES
 from mog_assets.resources.errors import MogError
 
 if TYPE_CHECKING:
+    from mog_assets.build.recipe import Work
     from mog_assets.config import QuestionSetSettings, Settings
     from mog_assets.questions.reading import Documents, QuestionReading, Texts
-    from mog_assets.recipe import Work
 
 Origin = Literal["given", "use", "generated"]
 """People who wrote them down or asked them; or a language model."""
@@ -89,8 +89,8 @@ def _of_file(asked: ReadSet) -> QuestionReading:
 
 
 def _state_of_file(settings: Settings, question_set: QuestionSetSettings) -> object:
-    from mog_assets.corpus.contents import Contents
-    from mog_assets.corpus.folders import FolderFile
+    from mog_assets.documents.contents import Contents
+    from mog_assets.documents.folders import FolderFile
 
     path = question_set.path
     if path is None or not path.exists():

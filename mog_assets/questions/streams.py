@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from mog_assets.corpus.decoding import other_encoding, split_lines
-from mog_assets.corpus.folders import opened
+from mog_assets.documents.decoding import other_encoding, split_lines
+from mog_assets.documents.folders import opened
 from mog_assets.resources.errors import MogError
 
 Advance = Callable[[int], object]

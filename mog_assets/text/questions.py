@@ -26,7 +26,7 @@ _NAME_IN_CODE = re.compile(r"\w*(?:_\w|\d|[a-z]{2}[A-Z][a-z])\w*")
 
 
 class Words(Protocol):
-    """How often words occur; see `retrieval.term_tables.Together`."""
+    """How often words occur; see `index.term_tables.Together`."""
 
     def values_of(self, terms: Sequence[str]) -> np.ndarray:
         """Of some words, 0 of those that there are not."""

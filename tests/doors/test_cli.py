@@ -12,11 +12,11 @@ import yaml
 from click.testing import CliRunner
 from shared import complaints
 
+from mog_assets.build.plan import graph
 from mog_assets.cli import main
 from mog_assets.cli.doctor import examine
-from mog_assets.evaluation.measures import measure_names
-from mog_assets.plan import graph
-from mog_assets.retrieval.methods import controls, named_methods
+from mog_assets.evaluate.measures import measure_names
+from mog_assets.search.methods import controls, named_methods
 
 QUESTION = "Why does bread dough rise?"
 

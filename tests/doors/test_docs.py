@@ -19,14 +19,15 @@ from documentation import blocks, matches
 from pydantic import BaseModel
 from shared import ROOT, VARIABLES
 
-from mog_assets import config, plan
+from mog_assets import config
+from mog_assets.build import plan
+from mog_assets.evaluate.candidates_assets import training_examples
+from mog_assets.evaluate.choice import choose
 from mog_assets.papers.mix_of_granularity.ranking import MOG
-from mog_assets.ranking import trainers
-from mog_assets.ranking.candidates_assets import training_examples
-from mog_assets.ranking.choice import choose
-from mog_assets.ranking.crossvalidation import cross_validated, fused_recalls
 from mog_assets.registry import COMMANDS
 from mog_assets.resources.store import Store
+from mog_assets.search import trainers
+from mog_assets.search.crossvalidation import cross_validated, fused_recalls
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Made by a command, with values of its own in it.

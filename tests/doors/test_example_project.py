@@ -75,7 +75,7 @@ def test_measures_are_not_fresh_for_ever(make_project, tmp_path):
             "automation": {"measured_within_hours": 36, "owners": ["ann@example.com"]},
         },
     )
-    graph = mog_assets.automation.build(project.settings).resolve_asset_graph()
+    graph = mog_assets.build.automation.build(project.settings).resolve_asset_graph()
     windows = {key.to_user_string(): graph.get(key).freshness_policy for key in graph.materializable_asset_keys}
     assert windows["documents"] is None
     assert windows["method"].fail_window.to_timedelta().total_seconds() == 36 * 3600

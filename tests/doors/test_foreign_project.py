@@ -17,9 +17,10 @@ from dagster_shared.yaml_utils.sample_yaml import generate_sample_yaml
 from shared import ROOT, VARIABLES
 
 import mog_assets
-from mog_assets import config, plan
-from mog_assets.component import Retrieval, RetrievalAttributes
-from mog_assets.names import Names
+from mog_assets import config
+from mog_assets.build import plan
+from mog_assets.build.component import Retrieval, RetrievalAttributes
+from mog_assets.build.names import Names
 from mog_assets.resources.errors import ConfigError
 from mog_assets.resources.store import Store
 
@@ -329,7 +330,7 @@ def test_an_asset_of_theirs_that_writes_documents_comes_before_them(theirs, monk
     assert Store(theirs.package / "mog").read("documents", "birds").manifest.counts["documents"] == len(BIRDS) + 2
     assert not any(wanted() for _ in range(3))
     # What `mog run` builds knows nothing of it.
-    alone = mog_assets.automation.build(config.load(theirs.package / "mog.yaml")).resolve_asset_graph()
+    alone = mog_assets.build.automation.build(config.load(theirs.package / "mog.yaml")).resolve_asset_graph()
     assert dg.AssetKey(["team", "birds"]) not in alone.get(dg.AssetKey("documents")).parent_keys
 
 

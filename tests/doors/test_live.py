@@ -7,7 +7,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from mog_assets import cli, config, runner
+from mog_assets import cli, config
+from mog_assets.build import runner
 
 # Far above what is needed: about 15 s to start, and for a change 10 s to see it and 10 s to run.
 FOLLOW_SECONDS = 120

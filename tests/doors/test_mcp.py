@@ -11,7 +11,7 @@ from agents import KEY, over_http, over_stdio, told
 from mcp.shared.exceptions import MCPError
 from served import Served, command, environment
 
-from mog_assets.serving.mcp_server import _cut
+from mog_assets.serve.mcp_server import _cut
 
 pytestmark = pytest.mark.full
 
@@ -147,8 +147,8 @@ def test_standard_output_carries_nothing_but_the_protocol(sample_project):
 
 ALONE = """
 from types import SimpleNamespace
-from mog_assets.serving import mcp_server
-from mog_assets.serving.limits import ServerOptions, Slots
+from mog_assets.serve import mcp_server
+from mog_assets.serve.limits import ServerOptions, Slots
 
 work = Slots("search", 1, 1, 1.0)
 mcp_server.serve_stdio(mcp_server.server(SimpleNamespace(authorizer=None), ServerOptions(), work, work, work))

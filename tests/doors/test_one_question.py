@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from incremental import IN_MEMORY, two_corpora
 
-from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
-from mog_assets.retrieval.methods import Method
+from mog_assets.search.methods import Method
+from mog_assets.search.retrieval import Retrieval
 
 QUESTIONS = [
     "How does the heron fish?",

@@ -14,14 +14,14 @@ from documentation import blocks
 from shared import ROOT, copy_folder
 
 import mog_assets
-from mog_assets import plan
-from mog_assets.demand import places
-from mog_assets.materialising import materialise
+from mog_assets.build import plan
+from mog_assets.build.demand import places
+from mog_assets.build.materialising import materialise
+from mog_assets.build.tools import Tools
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotFound
 from mog_assets.resources.snapshot import settle
 from mog_assets.resources.store import Store
-from mog_assets.serving import generations
-from mog_assets.tools import Tools
+from mog_assets.serve import generations
 
 QUESTION = "How deep are potatoes planted?"
 QUESTIONS = [QUESTION, "Why is the sky blue?", "How is a joint glued?", "When are beans sown?", "What is a comet?"]

@@ -14,14 +14,14 @@ import uvicorn
 from starlette.testclient import TestClient
 
 from mog_assets.resources.errors import MogError
-from mog_assets.serving import http
-from mog_assets.serving.connections import Connections, protocol
-from mog_assets.serving.descriptors import SPARE
-from mog_assets.serving.guards import OPEN
-from mog_assets.serving.limits import ServerOptions
-from mog_assets.serving.observed import Metrics
-from mog_assets.serving.results import Answer, Document, Retrieved
-from mog_assets.serving.server import listen
+from mog_assets.serve import http
+from mog_assets.serve.connections import Connections, protocol
+from mog_assets.serve.descriptors import SPARE
+from mog_assets.serve.guards import OPEN
+from mog_assets.serve.limits import ServerOptions
+from mog_assets.serve.observed import Metrics
+from mog_assets.serve.results import Answer, Document, Retrieved
+from mog_assets.serve.server import listen
 
 KEY = "a-key-of-many-letters"
 EARLY_SECONDS = 5

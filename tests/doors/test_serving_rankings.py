@@ -12,17 +12,18 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from mog_assets import config, plan
+from mog_assets import config
+from mog_assets.build import plan
+from mog_assets.build.materialising import materialise
+from mog_assets.build.tools import Tools
 from mog_assets.cli import main
-from mog_assets.materialising import materialise
-from mog_assets.ranking.assets import NOW, RECALLS
-from mog_assets.ranking.blend import Blend
-from mog_assets.ranking.explain import KNOWN
-from mog_assets.ranking.models import ARRAYS, TREES
-from mog_assets.ranking.rankings import Rankings, expert_names, fused
-from mog_assets.ranking.retrieve import CHOSEN, Retrieval
-from mog_assets.retrieval.methods import parse, rankings
-from mog_assets.tools import Tools
+from mog_assets.evaluate.training_assets import NOW, RECALLS
+from mog_assets.search.blend import Blend
+from mog_assets.search.explain import KNOWN
+from mog_assets.search.methods import parse, rankings
+from mog_assets.search.models import ARRAYS, TREES
+from mog_assets.search.rankings import Rankings, expert_names, fused
+from mog_assets.search.retrieval import CHOSEN, Retrieval
 
 pytestmark = pytest.mark.full
 

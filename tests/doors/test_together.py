@@ -6,10 +6,10 @@ import threading
 import pytest
 
 from mog_assets.resources.errors import MogError
-from mog_assets.serving import together
-from mog_assets.serving.limits import Slots
-from mog_assets.serving.problems import Problem
-from mog_assets.serving.together import Together
+from mog_assets.serve import together
+from mog_assets.serve.limits import Slots
+from mog_assets.serve.problems import Problem
+from mog_assets.serve.together import Together
 
 
 class Searches:

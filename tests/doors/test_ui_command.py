@@ -28,11 +28,11 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
-from mog_assets import runner
+from mog_assets.build import runner
 from mog_assets.resources.store import Store
-from mog_assets.serving.limits import ServerOptions
-from mog_assets.serving.ui_guard import UiGuard
-from mog_assets.webserver import _guarded
+from mog_assets.serve.limits import ServerOptions
+from mog_assets.serve.ui_guard import UiGuard
+from mog_assets.serve.webserver import _guarded
 
 pytestmark = pytest.mark.full
 
@@ -416,6 +416,6 @@ def test_wheel_holds_what_it_serves(tmp_path):
         check=True,
     )
     (wheel,) = tmp_path.glob("*.whl")
-    pages = {f"mog_assets/serving/page/{file.name}" for file in (ROOT / "mog_assets/serving/page").iterdir()}
+    pages = {f"mog_assets/serve/page/{file.name}" for file in (ROOT / "mog_assets/serve/page").iterdir()}
     wanted = {"mog_assets/dagster.yaml", "mog_assets/workspace.yaml", *pages}
     assert len(pages) == 5 and wanted <= set(zipfile.ZipFile(wheel).namelist())

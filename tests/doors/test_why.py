@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from mog_assets import plan
+from mog_assets.build import plan
+from mog_assets.build.materialising import materialise
+from mog_assets.build.tools import Tools
 from mog_assets.cli.build import _print_steps
-from mog_assets.materialising import materialise
 from mog_assets.resources.store import Store
-from mog_assets.tools import Tools
 
 KEYS = ("documents", "chunks/level_1", "tokens", "bm25/level_1")
 

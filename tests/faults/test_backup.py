@@ -14,7 +14,8 @@ import yaml
 from postgres import PASSWORD, running
 from shared import ROOT, copy_folder
 
-from mog_assets import config, runner
+from mog_assets import config
+from mog_assets.build import runner
 
 pytestmark = pytest.mark.full
 

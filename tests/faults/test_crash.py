@@ -23,11 +23,11 @@ from shared import copy_folder
 
 import mog_assets
 from mog_assets import config
+from mog_assets.build.tools import Tools
 from mog_assets.cli import main
+from mog_assets.cli.verification import verify
 from mog_assets.registry import VECTOR_STORES
 from mog_assets.resources.points import POINTS
-from mog_assets.tools import Tools
-from mog_assets.verification import verify
 
 pytestmark = pytest.mark.full
 # Plugins add their points when they are imported.

@@ -13,15 +13,15 @@ from moor import copied, moor, versions  # noqa: F401 (fixtures)
 from shared import copy_folder
 
 from mog_assets import config
+from mog_assets.build.materialising import materialise
+from mog_assets.build.plan import graph, stale
+from mog_assets.build.tools import Tools
 from mog_assets.cli import main
-from mog_assets.evaluation import history
-from mog_assets.materialising import materialise
-from mog_assets.plan import graph, stale
+from mog_assets.cli.verification import verify
+from mog_assets.evaluate import history
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Store, digest
 from mog_assets.resources.writing import atomic
-from mog_assets.tools import Tools
-from mog_assets.verification import verify
 
 pytestmark = pytest.mark.full
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from shared import examples
 
 import mog_assets
-from mog_assets.serving import http
-from mog_assets.serving.problems import PROBLEM_TYPE
+from mog_assets.serve import http
+from mog_assets.serve.problems import PROBLEM_TYPE
 
 MODES = (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE)
 

@@ -17,12 +17,12 @@ import bs4
 import charset_normalizer
 import pytest
 
-from mog_assets.corpus import reading
-from mog_assets.corpus.contents import source_state
-from mog_assets.corpus.documents import write_documents, write_skipped
-from mog_assets.corpus.folders import opened
-from mog_assets.corpus.memory import load_memory
-from mog_assets.corpus.reading import read_corpus
+from mog_assets.documents import reading
+from mog_assets.documents.contents import source_state
+from mog_assets.documents.documents import write_documents, write_skipped
+from mog_assets.documents.folders import opened
+from mog_assets.documents.memory import load_memory
+from mog_assets.documents.reading import read_corpus
 from mog_assets.resources.errors import MogError
 
 LIMIT = 1_000_000

@@ -17,8 +17,9 @@ import pytest
 import yaml
 from shared import ROOT, complaints
 
-from mog_assets import config, runner
-from mog_assets.tools import Tools
+from mog_assets import config
+from mog_assets.build import runner
+from mog_assets.build.tools import Tools
 
 pytestmark = pytest.mark.full
 
@@ -181,7 +182,7 @@ STUBBORN = """
 import sys, time
 from pathlib import Path
 from mog_assets import stopping
-from mog_assets.stopping import on_stop, stoppable
+from mog_assets.build.stopping import on_stop, stoppable
 
 if sys.argv[1] == "2":
     # Only the second signal can end it.
@@ -222,7 +223,7 @@ def test_work_that_swallows_everything_is_stopped_and_a_second_signal_stops_it_a
 WITH_A_CHILD = """
 import multiprocessing, time
 from pathlib import Path
-from mog_assets.stopping import stoppable
+from mog_assets.build.stopping import stoppable
 
 def work():
     child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
@@ -325,7 +326,7 @@ import sys, time
 from pathlib import Path
 from mog_assets.resources.chat import Completion
 from mog_assets.resources.chat_cache import ChatCache
-from mog_assets.stopping import stoppable
+from mog_assets.build.stopping import stoppable
 
 def work():
     cache = ChatCache(Path(sys.argv[1]) / "cache")

@@ -8,9 +8,9 @@ from starlette.testclient import TestClient
 
 import mog_assets
 from mog_assets import cli
-from mog_assets.answering.neural import MARKED
-from mog_assets.serving.http import app
-from mog_assets.serving.limits import ServerOptions
+from mog_assets.answer.neural import MARKED
+from mog_assets.serve.http import app
+from mog_assets.serve.limits import ServerOptions
 
 DOCUMENTS = [
     ("Bustard", "The great bustard is a heavy bird. It was reintroduced to Salisbury Plain in 2004. It eats seeds."),

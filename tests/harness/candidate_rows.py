@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mog_assets.ranking.candidates import Candidates
+from mog_assets.search.candidates import Candidates
 
 EXPERTS = ("bm25-1", "bm25-2", "dense-1", "dense-2", "title", "mention")
 

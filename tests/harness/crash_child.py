@@ -34,8 +34,8 @@ PRELOADED = (
     "torch",
     "transformers",
     "mog_assets.cli",
-    "mog_assets.runner",
-    "mog_assets.serving.project",
+    "mog_assets.build.runner",
+    "mog_assets.serve.project",
 )
 
 
@@ -43,10 +43,11 @@ def build(path: Path) -> None:
     """Materialise everything, each artefact after what it is made from."""
     from shared import blank_pictures
 
-    from mog_assets import config, plan
-    from mog_assets.materialising import materialise
+    from mog_assets import config
+    from mog_assets.build import plan
+    from mog_assets.build.materialising import materialise
+    from mog_assets.build.tools import Tools
     from mog_assets.resources.holding import sweep_orphans
-    from mog_assets.tools import Tools
 
     settings = config.load(path)
     tools, recipes = Tools(settings), plan.graph(settings)

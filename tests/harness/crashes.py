@@ -16,7 +16,7 @@ import yaml
 from shared import ROOT, VARIABLES, copy_folder
 
 from mog_assets import config
-from mog_assets.tools import Tools
+from mog_assets.build.tools import Tools
 
 LEVELS = 2
 

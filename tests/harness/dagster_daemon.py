@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
-from mog_assets import automation, config, runner
-from mog_assets.tools import Tools
+from mog_assets import config
+from mog_assets.build import automation, runner
+from mog_assets.build.tools import Tools
 
 
 class Daemon:

@@ -9,17 +9,18 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from mog_assets import config, plan
-from mog_assets.chunking import plots
-from mog_assets.materialising import materialise
-from mog_assets.ranking.retrieve import Retrieval
+from mog_assets import config
+from mog_assets.build import plan
+from mog_assets.build.materialising import materialise
+from mog_assets.build.tools import Tools
+from mog_assets.index import chunk_plots as plots
+from mog_assets.index.corpora import Corpora
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.points import interrupt_with
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import parse
+from mog_assets.search.methods import parse
+from mog_assets.search.retrieval import Retrieval
 from mog_assets.text.terms import terms_of
-from mog_assets.tools import Tools
 
 HERON = "The grey heron stands still in shallow water. It waits for a fish. Then it strikes with its bill. "
 

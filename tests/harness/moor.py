@@ -7,7 +7,7 @@ import pytest
 from shared import copy_folder
 
 from mog_assets import config
-from mog_assets.plan import graph
+from mog_assets.build.plan import graph
 from mog_assets.resources.store import Store
 
 ANIMALS = ["heron", "otter", "newt", "badger", "kestrel", "adder"]

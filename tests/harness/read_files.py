@@ -1,7 +1,7 @@
 """Read a file, and say what it gives or why it is skipped."""
 
-from mog_assets.corpus.reading import read_corpus
-from mog_assets.corpus.worker import Limits
+from mog_assets.documents.reading import read_corpus
+from mog_assets.documents.worker import Limits
 
 LIMIT = 100_000
 

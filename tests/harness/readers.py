@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mog_assets.answering.answerers import Means, RetrievedPassages
-from mog_assets.answering.prompted import Prompted
-from mog_assets.answering.roles import AnswerRequest, Passage
+from mog_assets.answer.answerers import Means, RetrievedPassages
+from mog_assets.answer.prompted import Prompted
+from mog_assets.answer.roles import AnswerRequest, Passage
 
 OPTIONS = {"A": "insulin", "B": "glucagon", "C": "cortisol", "D": "aldosterone"}
 CHOICE = AnswerRequest("c", "Which hormone lowers blood glucose?", OPTIONS, "choice")

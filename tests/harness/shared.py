@@ -100,7 +100,7 @@ def quiet_instance(home):
 
 def run_alone(settings, **options):
     """`runner.run` with a Dagster instance in the home of the settings and nowhere else."""
-    from mog_assets import runner
+    from mog_assets.build import runner
 
     quiet_instance(settings.home)
     before = {name: os.environ.pop(name, None) for name in VARIABLES}

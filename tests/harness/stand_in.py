@@ -10,7 +10,7 @@ import time
 from types import SimpleNamespace
 
 import mog_assets
-from mog_assets.serving.results import Answer, Document, Retrieved
+from mog_assets.serve.results import Answer, Document, Retrieved
 
 WAIT_SECONDS = 60
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from mog_assets.chunking import assets as chunking_assets
-from mog_assets.chunking.layouts import open_layout
-from mog_assets.chunking.sentences import sentence_ends
-from mog_assets.corpus import assets as corpus_assets
-from mog_assets.materialising import is_fresh, materialise
+from mog_assets.build.materialising import is_fresh, materialise
+from mog_assets.build.tools import Tools
+from mog_assets.documents import assets as corpus_assets
+from mog_assets.index import chunk_assets as chunking_assets
+from mog_assets.index.layouts import open_layout
 from mog_assets.papers.mix_of_granularity.graph import assets as graph_assets
 from mog_assets.papers.mix_of_granularity.graph import building
 from mog_assets.papers.mix_of_granularity.graph import neighbourhoods as hops_module
@@ -33,8 +33,8 @@ from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (
     search_block,
     searched,
 )
+from mog_assets.text.sentences import sentence_ends
 from mog_assets.text.terms import tokenise
-from mog_assets.tools import Tools
 
 K1, B = 1.5, 0.75
 

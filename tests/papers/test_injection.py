@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from mog_assets.answering import prompted
-from mog_assets.answering.answerers import WAYS, Means, RetrievedPassages, one_step
-from mog_assets.answering.prompted import Prompted, build, load_prompt, neutral, nonce
-from mog_assets.answering.roles import AnswerRequest, Passage
+from mog_assets.answer import prompted
+from mog_assets.answer.answerers import WAYS, Means, RetrievedPassages, one_step
+from mog_assets.answer.prompted import Prompted, build, load_prompt, neutral, nonce
+from mog_assets.answer.roles import AnswerRequest, Passage
 from mog_assets.papers.at_rag.answerer import at_rag
 from mog_assets.papers.at_rag.roles import CLASSIFY, GRADE_SUPPORT, GRADE_USEFULNESS, REWRITE, THINK
 from mog_assets.papers.briefcontext.answerer import briefcontext

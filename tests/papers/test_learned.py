@@ -5,10 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from mog_assets import plan
-from mog_assets.chunking.chunkers import paragraphs
-from mog_assets.chunking.cuts import WINDOW, candidates, least, unit_chars
-from mog_assets.chunking.sentences import units
+from mog_assets.build import plan
 from mog_assets.papers.learned_chunking import training
 from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles, packed, within
 from mog_assets.papers.learned_chunking.articles import sources as usable_sources
@@ -30,7 +27,10 @@ from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.points import interrupt_with
 from mog_assets.resources.store import Store
-from mog_assets.serving import project as serving
+from mog_assets.serve import project as serving
+from mog_assets.text.chunkers import paragraphs
+from mog_assets.text.cuts import WINDOW, candidates, least, unit_chars
+from mog_assets.text.sentences import units
 
 FINEST = 120
 QUICK = ChunkerTraining(width=16, layers=1, epochs=3, patience=3, batch_size=16)

@@ -11,22 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+from mog_assets.build.tools import Tools
 from mog_assets.config import settings_model
-from mog_assets.evaluation.measures import evaluate
+from mog_assets.evaluate.measures import evaluate
+from mog_assets.index.bm25 import Bm25Index, TermCounts, statistics
+from mog_assets.index.corpora import Corpora
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import open_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 from mog_assets.papers.mix_of_granularity.mixing import candidates, emit, ranked
 from mog_assets.papers.topics.questions import topics_of
 from mog_assets.questions.sets import Evidence, Question
-from mog_assets.ranking.retrieve import Retrieval, groups_of
 from mog_assets.resources.errors import ConfigError
-from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import parse
-from mog_assets.retrieval.search import Hits
-from mog_assets.serving import project as serving
+from mog_assets.search.level_search import Hits
+from mog_assets.search.methods import parse
+from mog_assets.search.retrieval import Retrieval, groups_of
+from mog_assets.serve import project as serving
 from mog_assets.text.terms import terms_of
-from mog_assets.tools import Tools
 
 QUESTION = "What makes the bottom of my tomatoes go dark and sunken?"
 EVERYWHERE = ["garden", "workshop", "sky"]

@@ -15,22 +15,22 @@ from safetensors.numpy import save
 from scipy import sparse
 from shared import copy_folder
 
-from mog_assets.chunking.chunks import Layout
-from mog_assets.chunking.layouts import join_layouts
-from mog_assets.materialising import is_fresh, materialise
+from mog_assets.build.materialising import is_fresh, materialise
+from mog_assets.build.recipe import Recipe
+from mog_assets.build.tools import Tools
+from mog_assets.index.bm25 import Bm25Index, TermCounts, statistics
+from mog_assets.index.layouts import join_layouts
+from mog_assets.index.vectors import VectorTable
 from mog_assets.papers.mix_of_granularity import assets as routing_assets
 from mog_assets.papers.mix_of_granularity import checks, router
 from mog_assets.papers.mix_of_granularity import labels as soft
 from mog_assets.papers.mix_of_granularity.settings import RouterSettings
 from mog_assets.papers.mix_of_granularity.validation import validation_rows
 from mog_assets.questions.sets import Evidence, Question
-from mog_assets.recipe import Recipe
 from mog_assets.resources.errors import MogError
-from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
-from mog_assets.retrieval.search import Bm25Searcher
-from mog_assets.retrieval.vectors import VectorTable
+from mog_assets.search.level_search import Bm25Searcher
+from mog_assets.text.chunks import Layout
 from mog_assets.text.terms import terms_of
-from mog_assets.tools import Tools
 
 # Chunks by level and corpus; a chunk of level 2 is two of level 1.
 FINEST = [

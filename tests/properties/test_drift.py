@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from incremental import IN_MEMORY, Project, encoder, nothing_is_drawn  # noqa: F401
 
-from mog_assets import plan
-from mog_assets.chunking.chunks import Layout
-from mog_assets.materialising import materialise
-from mog_assets.ranking.document_states import DocumentStates, document_hashes
-from mog_assets.ranking.parts import share_changed, sketch
+from mog_assets.build import plan
+from mog_assets.build.materialising import materialise
+from mog_assets.search.document_states import DocumentStates, document_hashes
+from mog_assets.search.parts import share_changed, sketch
+from mog_assets.text.chunks import Layout
 
 ANIMALS = ["heron", "otter", "newt", "kingfisher", "moorhen", "vole", "dragonfly", "pike", "toad", "swan"]
 PLACES = ["pond", "river", "mill", "bank", "reeds", "weir", "meadow"]

@@ -13,7 +13,7 @@ import yaml
 from crashes import artefacts, mog, points  # noqa: F401
 
 from mog_assets import config
-from mog_assets.verification import verify
+from mog_assets.cli.verification import verify
 
 SEED = int(os.environ.get("MOG_TEST_SEED") or random.SystemRandom().randrange(2**32))
 NAMES = ["a.md", "b.txt", "c.html", "d.md", "sub/e.md", "f.txt.gz"]

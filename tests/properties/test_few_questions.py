@@ -13,13 +13,14 @@ from incremental import IN_MEMORY, encoder, nothing_is_drawn  # noqa: F401 (fixt
 from shared import examples
 
 import mog_assets
-from mog_assets import config, plan
-from mog_assets.materialising import materialise
+from mog_assets import config
+from mog_assets.build import plan
+from mog_assets.build.materialising import materialise
+from mog_assets.build.tools import Tools
+from mog_assets.evaluate.choice import UNTRAINED, choose
 from mog_assets.questions.sets import Question, Relevant
 from mog_assets.questions.splits import TEST, TRAIN, divided
-from mog_assets.ranking.choice import UNTRAINED, choose
 from mog_assets.resources.errors import MogError
-from mog_assets.tools import Tools
 
 TEXTS = (
     "The grey heron stands still in shallow water. It waits for a fish.",

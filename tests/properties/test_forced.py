@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
+from mog_assets.build.plan import graph, stale
+from mog_assets.build.tools import Tools
 from mog_assets.papers.topics import assets, fitting
-from mog_assets.plan import graph, stale
-from mog_assets.tools import Tools
 
 WORDS = {
     "sky": "telescope galaxy planet comet orbit nebula asteroid moon star eclipse meteor astronomer",

@@ -29,16 +29,16 @@ from incremental import (  # noqa: F401 (fixtures)
 )
 from shared import copy_folder, examples
 
-from mog_assets.chunking.chunks import split_bucket
-from mog_assets.chunking.layouts import open_layout
-from mog_assets.corpus.documents import into_buckets, write_documents
-from mog_assets.corpus.reading import read_corpus
-from mog_assets.materialising import is_fresh
+from mog_assets.build.materialising import is_fresh
+from mog_assets.documents.documents import into_buckets, write_documents
+from mog_assets.documents.reading import read_corpus
+from mog_assets.index.layouts import open_layout
+from mog_assets.index.tokens import count_bucket
 from mog_assets.registry import VECTOR_STORES
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.points import POINTS
-from mog_assets.retrieval.tokens import count_bucket
+from mog_assets.text.chunks import split_bucket
 
 # Levels of which a vector store has points; its plugin adds to `POINTS` when it is read.
 POINTED = (1, 2) if VECTOR_STORES else ()
@@ -271,7 +271,7 @@ def test_statistics_are_of_the_levels_there_are(ponds):
 
 @pytest.mark.parametrize("as_a_disk_does_it", [False, True])
 def test_damaged_rows_are_not_reused(ponds, as_a_disk_does_it):
-    from mog_assets.corpus.documents import bucket_of
+    from mog_assets.documents.documents import bucket_of
 
     name = f"bucket_{bucket_of('c', 2):04d}.parquet"
     path = ponds.stored("chunks/level_1", "file").path(name)

@@ -7,9 +7,9 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
-from mog_assets.answering.answerers import ONE_STEP_K, WAYS, Means, Progress, Way, cot, one_step, search, start
-from mog_assets.answering.roles import AnswerRequest, Roles, Usage
-from mog_assets.answering.rows import AnswerRow
+from mog_assets.answer.answerers import ONE_STEP_K, WAYS, Means, Progress, Way, cot, one_step, search, start
+from mog_assets.answer.roles import AnswerRequest, Roles, Usage
+from mog_assets.answer.rows import AnswerRow
 from mog_assets.papers.at_rag.roles import CLASSIFY, GRADE_SUPPORT, GRADE_USEFULNESS, REWRITE, THINK, Route
 
 ROUNDS = 5

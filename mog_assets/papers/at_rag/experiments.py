@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.answering.judging import MARK
-from mog_assets.answering.notation import combinations
+from mog_assets.answer.judging import MARK
+from mog_assets.answer.notation import combinations
 from mog_assets.config import Settings
-from mog_assets.evaluation.scores import interval, on_documents, p_said
+from mog_assets.evaluate.scores import interval, on_documents, p_said
+from mog_assets.evaluate.significance import bootstrap_interval, by_document, detectable, permutation_p
+from mog_assets.index.corpora import Corpora
 from mog_assets.papers.at_rag.roles import SUPPORT, USEFULNESS
 from mog_assets.papers.experiments.answers import (
     AnsweredCases,
@@ -41,8 +43,6 @@ from mog_assets.papers.experiments.shares import share_interval
 from mog_assets.papers.topics.assign import read_topics
 from mog_assets.papers.topics.model import OUTLIER
 from mog_assets.questions.sets import Question
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.significance import bootstrap_interval, by_document, detectable, permutation_p
 
 _CRITERIA = ("correctness", "completeness", "relevance", MARK)
 # Share of the questions with a rejected first answer that must pass later.

@@ -10,22 +10,14 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from mog_assets.answering import parsing
-from mog_assets.answering.extractive import (
-    Extractive,
-    Nothing,
-    content_words,
-    read_of,
-    share,
-    terms_in,
-    texts_of,
-)
-from mog_assets.answering.neural import Neural, pairs_of
-from mog_assets.answering.prompted import QUERY, answer_piece, documents, numbered
-from mog_assets.answering.roles import AnswerRequest, Passage, Reply, Role
+from mog_assets.answer import parsing
+from mog_assets.answer.extractive import Extractive, Nothing, content_words, read_of, share, terms_in, texts_of
+from mog_assets.answer.neural import Neural, pairs_of
+from mog_assets.answer.prompted import QUERY, answer_piece, documents, numbered
+from mog_assets.answer.replies import Unparsable, only, shown, whole
+from mog_assets.answer.roles import AnswerRequest, Passage, Reply, Role
 from mog_assets.papers.briefcontext.roles import RELEVANT, sentence_of
 from mog_assets.questions.marks import f1
-from mog_assets.replies import Unparsable, only, shown, whole
 from mog_assets.resources.chat import Form
 from mog_assets.text.languages import of_texts
 from mog_assets.text.terms import terms_of

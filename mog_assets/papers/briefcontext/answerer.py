@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from mog_assets.answering.answerers import WAYS, AnswerTable, Means, Progress, Way, search, start
-from mog_assets.answering.roles import AnswerRequest, Passage
-from mog_assets.answering.rows import AnswerRow
+from mog_assets.answer.answerers import WAYS, AnswerTable, Means, Progress, Way, search, start
+from mog_assets.answer.roles import AnswerRequest, Passage
+from mog_assets.answer.rows import AnswerRow
 from mog_assets.papers.briefcontext.preflight import THRESHOLD, TOP, Rerank, another, overlap
 from mog_assets.papers.briefcontext.roles import EXTRACT, REDUCE
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from mog_assets.evaluation.answers import ANSWER_MEASURES, AnswerMeasure
+from mog_assets.evaluate.answers import ANSWER_MEASURES, AnswerMeasure
 from mog_assets.questions.sets import Question
 
 _LETTERS = frozenset("ABCD")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mog_assets.corpus.decoding import split_lines
+from mog_assets.documents.decoding import split_lines
 from mog_assets.papers.briefcontext.letters import choice
 from mog_assets.resources.errors import MogError
 

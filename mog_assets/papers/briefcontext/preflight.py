@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mog_assets.answering.extractive import Encode, bm25_scores
-from mog_assets.answering.roles import Passage
+from mog_assets.answer.extractive import Encode, bm25_scores
+from mog_assets.answer.roles import Passage
 
 # Given a query and passages, their positions from best to worst.
 Rerank = Callable[[str, Sequence[Passage]], list[int]]

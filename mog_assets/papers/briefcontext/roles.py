@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mog_assets.answering.extractive import Extractive, query_of, read_of, statements_of, texts_of
-from mog_assets.answering.neural import LEAST, Neural, pairs_of
-from mog_assets.answering.prompted import documents, numbered
-from mog_assets.answering.roles import AnswerRequest, Passage, Reply, Role
-from mog_assets.chunking.sentences import sentence_ends
-from mog_assets.replies import Unparsable, whole
+from mog_assets.answer.extractive import Extractive, query_of, read_of, statements_of, texts_of
+from mog_assets.answer.neural import LEAST, Neural, pairs_of
+from mog_assets.answer.prompted import documents, numbered
+from mog_assets.answer.replies import Unparsable, whole
+from mog_assets.answer.roles import AnswerRequest, Passage, Reply, Role
+from mog_assets.text.sentences import sentence_ends
 
 if TYPE_CHECKING:
-    from mog_assets.reader.spans import ReaderSpan
+    from mog_assets.answer.reader.spans import ReaderSpan
 
 # The reply of extraction if the documents have nothing relevant (ContextMap).
 NOTHING = "no relevant information"

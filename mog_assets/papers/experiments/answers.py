@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.answering.notation import combinations, is_control
-from mog_assets.answering.rows import read_answers
+from mog_assets.answer.notation import combinations, is_control
+from mog_assets.answer.rows import read_answers
 from mog_assets.config import Settings
-from mog_assets.evaluation.answers import BASELINE, mark
-from mog_assets.evaluation.scores import p_said, p_text
+from mog_assets.evaluate.answers import BASELINE, mark
+from mog_assets.evaluate.scores import p_said, p_text
+from mog_assets.evaluate.significance import by_document, holm, permutation_p
 from mog_assets.papers.experiments.conclusions import joined, untestable
 from mog_assets.papers.experiments.lab import (
     ALPHA,
@@ -29,7 +30,6 @@ from mog_assets.papers.experiments.lab import (
 )
 from mog_assets.papers.experiments.plots import turned_right_and_wrong
 from mog_assets.questions.sets import Question
-from mog_assets.significance import by_document, holm, permutation_p
 
 _DIFFERENCE = ("difference", "difference_low", "difference_high", "effect", "p", "detectable")
 # Maximum share that the map-reduce prompts add to the input of one prompt (BriefContext, section 5.2).

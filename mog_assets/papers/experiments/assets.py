@@ -13,21 +13,21 @@ from typing import Any
 
 import pandas as pd
 
-from mog_assets.answering.ask import reader, reader_name, side_by_side
+from mog_assets.answer.ask import reader, reader_name, side_by_side
+from mog_assets.build.recipe import Recipe, Work
+from mog_assets.build.tools import Tools
 from mog_assets.config import QuestionSetSettings, Settings
-from mog_assets.evaluation.configuration import shown_configuration
+from mog_assets.evaluate.configuration import shown_configuration
+from mog_assets.index.corpora import Encode
 from mog_assets.papers.experiments.lab import STATISTICS, Experiment, Findings, Lab, NothingToMeasure
 from mog_assets.papers.experiments.results import ProjectResults, Told, verdicts
 from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS, RetrieverEncoderSettings
-from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import EXPERIMENTS, RECIPES
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Store, digest
-from mog_assets.retrieval.corpora import Encode
-from mog_assets.tools import Tools
+from mog_assets.search.retrieval import Retrieval
 
 GROUP = "experiments"
 PREFIX = "experiments/"

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mog_assets import config, registry
+from mog_assets.build.stopping import on_stop, stoppable
 from mog_assets.cli.common import FAILED, check_measured, config_option, echo, guarded, settings_of
 from mog_assets.resources.errors import ConfigError, MogError
-from mog_assets.stopping import on_stop, stoppable
 
 if TYPE_CHECKING:
-    from mog_assets.runner import RunReport
+    from mog_assets.build.runner import RunReport
 
 
 @click.command()
@@ -46,16 +46,16 @@ def experiment(names: tuple[str, ...], path: str | None, every: bool, as_json: b
 
 def do(settings: config.Settings, names: Sequence[str]) -> RunReport:
     """Run experiments, and build what is stale of all that they rest on."""
+    from mog_assets.build.plan import graph, needed
+    from mog_assets.build.runner import run
     from mog_assets.papers.experiments.assets import PREFIX
-    from mog_assets.plan import graph, needed
-    from mog_assets.runner import run
 
     return run(settings, select=needed(graph(settings), [f"{PREFIX}{name}" for name in names]))
 
 
 def _experiment(settings: config.Settings, wanted: Sequence[str], as_json: bool) -> None:
+    from mog_assets.build.plan import up_to_date
     from mog_assets.papers.experiments.assets import PREFIX, findings
-    from mog_assets.plan import up_to_date
     from mog_assets.resources import progress
     from mog_assets.resources.store import Store
 
@@ -77,8 +77,8 @@ def _experiment(settings: config.Settings, wanted: Sequence[str], as_json: bool)
 def _list_experiments(settings: config.Settings, experiments: Sequence[Any], as_json: bool) -> None:
     from rich.table import Table
 
+    from mog_assets.build.plan import up_to_date
     from mog_assets.papers.experiments.assets import PREFIX
-    from mog_assets.plan import up_to_date
     from mog_assets.resources.console import EscapedConsole
 
     states = up_to_date(settings, [f"{PREFIX}{one.name}" for one in experiments])
@@ -122,9 +122,9 @@ def _print_results(results: Sequence[Any]) -> None:
 @guarded
 def results(configs: tuple[str, ...], to: Path | None) -> None:
     """Write the results of the experiments of one or several configurations as one Markdown page."""
+    from mog_assets.build.plan import up_to_date
     from mog_assets.papers.experiments.assets import PREFIX, offered, project
     from mog_assets.papers.experiments.results import markdown
-    from mog_assets.plan import up_to_date
     from mog_assets.resources.writing import atomic
 
     projects = []

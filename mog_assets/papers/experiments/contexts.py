@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.answering.answerers import Means
-from mog_assets.answering.readers import ANSWER_READERS
-from mog_assets.answering.retrieve import given, texts
-from mog_assets.answering.roles import AnswerRequest, Passage
-from mog_assets.answering.rows import AnswerRow, answer_table
-from mog_assets.arrays import places
+from mog_assets.answer.answerers import Means
+from mog_assets.answer.readers import ANSWER_READERS
+from mog_assets.answer.retrieve import given, texts
+from mog_assets.answer.roles import AnswerRequest, Passage
+from mog_assets.answer.rows import AnswerRow, answer_table
 from mog_assets.config import Settings
-from mog_assets.evaluation.answers import mark
+from mog_assets.evaluate.answers import mark
+from mog_assets.index.corpora import Corpora
 from mog_assets.papers.experiments.lab import Lab, about
 from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.questions.sets import Question
+from mog_assets.resources.arrays import places
 from mog_assets.resources.errors import MogError
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import Method, needs, parse
-from mog_assets.retrieval.passages import Passages
+from mog_assets.search.methods import Method, needs, parse
+from mog_assets.search.ranked_passages import Passages
 
 # Number of questions that advance together.
 _BATCH = 256

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.evaluation.answers import score_answers
-from mog_assets.evaluation.plots import accuracy_against_cost
-from mog_assets.evaluation.scores import interval
+from mog_assets.evaluate.answers import score_answers
+from mog_assets.evaluate.plots import accuracy_against_cost
+from mog_assets.evaluate.scores import interval
+from mog_assets.evaluate.significance import bootstrap_interval, by_document
 from mog_assets.papers.experiments.answers import EXTRA, AnsweredCases, of_answers, of_model, without
 from mog_assets.papers.experiments.lab import (
     ALPHA,
@@ -21,7 +22,6 @@ from mog_assets.papers.experiments.lab import (
     Verdict,
     registered,
 )
-from mog_assets.significance import bootstrap_interval, by_document
 
 # Minimum number of single-call answers from which the length of an instruction is estimated.
 _ENOUGH = 10

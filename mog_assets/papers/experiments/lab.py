@@ -14,21 +14,21 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import pandas as pd
 
-from mog_assets.answering.answerers import Each
-from mog_assets.answering.roles import Roles
+from mog_assets.answer.answerers import Each
+from mog_assets.answer.roles import Roles
 from mog_assets.config import Settings
-from mog_assets.evaluation.measures import evaluate
-from mog_assets.evaluation.runs import run_table
-from mog_assets.evaluation.scores import compare, interval, on_documents, p_said, p_text
+from mog_assets.evaluate.measures import evaluate
+from mog_assets.evaluate.runs import run_table
+from mog_assets.evaluate.scores import compare, interval, on_documents, p_said, p_text
+from mog_assets.evaluate.significance import least_p
+from mog_assets.index.corpora import Encode, Read
 from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.questions.sets import Question, load_questions
-from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.registry import EXPERIMENTS
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MogError
-from mog_assets.retrieval.corpora import Encode, Read
-from mog_assets.retrieval.passages import Passages, cut
-from mog_assets.significance import least_p
+from mog_assets.search.ranked_passages import Passages, cut
+from mog_assets.search.retrieval import Retrieval
 
 Verdict = Literal["seen", "not seen", "undecided", "not testable here"]
 # Level of the two-sided tests, Holm-corrected over the cells of a table, that decide whether a claim is seen.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.plots import new_figure, plain, png
+from mog_assets.build.plots import new_figure, plain, png
 
 # Colours that colour-blind readers can distinguish (Okabe and Ito 2008), with one marker each for print.
 _LOOKS = (("#0072B2", "o"), ("#E69F00", "s"), ("#009E73", "D"), ("#CC79A7", "^"), ("#56B4E9", "v"), ("#D55E00", "P"))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mog_assets.markdown import escaped, table
+from mog_assets.build.markdown import escaped, table
 from mog_assets.papers.experiments.lab import MARGIN, Findings, board
 
 _LEGEND = " ".join(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import betaincinv
 
-from mog_assets.significance import by_document, standard_error
+from mog_assets.evaluate.significance import by_document, standard_error
 
 
 def share_interval(hits: np.ndarray, documents: Sequence[Any] | np.ndarray, level: float = 0.95) -> tuple[float, float]:

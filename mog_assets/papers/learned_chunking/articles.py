@@ -13,11 +13,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from mog_assets.chunking.chunks import chunk_text
-from mog_assets.chunking.cuts import WINDOW, candidates
-from mog_assets.chunking.sentences import token_starts, units
 from mog_assets.papers.learned_chunking.learned import Windows, windows
 from mog_assets.questions.sets import Question
+from mog_assets.text.chunks import chunk_text
+from mog_assets.text.cuts import WINDOW, candidates
+from mog_assets.text.sentences import token_starts, units
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from mog_assets import tensors
-from mog_assets.chunking.chunkers import CHUNKERS, WEIGHTS
-from mog_assets.chunking.cuts import unit_chars
+from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
 from mog_assets.papers.learned_chunking import learned, training
 from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles, sources, within
@@ -19,10 +17,12 @@ from mog_assets.papers.learned_chunking.plots import chunker_curves
 from mog_assets.papers.learned_chunking.settings import CHUNKER
 from mog_assets.papers.mix_of_granularity.validation import validation_rows
 from mog_assets.questions.sets import load_questions
-from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import RECIPES
+from mog_assets.resources import tensors
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import digest
+from mog_assets.text.chunkers import CHUNKERS, WEIGHTS
+from mog_assets.text.cuts import unit_chars
 
 
 def build_chunker(work: Work) -> None:

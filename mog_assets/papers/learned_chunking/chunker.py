@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mog_assets.chunking.chunkers import CHUNKERS, Chunker, Options, Split
-from mog_assets.chunking.cuts import Spans
+from mog_assets.text.chunkers import CHUNKERS, Chunker, Options, Split
+from mog_assets.text.cuts import Spans
 
 
 def _make_learned(options: Options) -> Split:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from mog_assets.chunking.chunkers import CHUNKERS, sentences
 from mog_assets.config import Settings
+from mog_assets.evaluate.significance import by_document, permutation_p
 from mog_assets.papers.experiments.conclusions import joined, over_sets
 from mog_assets.papers.experiments.lab import (
     ALPHA,
@@ -39,7 +39,7 @@ from mog_assets.papers.learned_chunking.grounds import (
 from mog_assets.papers.learned_chunking.plots import chunker_curves
 from mog_assets.papers.learned_chunking.settings import CHUNKER, ChunkerTraining
 from mog_assets.papers.learned_chunking.training import best_epoch
-from mog_assets.significance import by_document, permutation_p
+from mog_assets.text.chunkers import CHUNKERS, sentences
 
 # A chunker is worth its training if it saves this share of the tokens.
 _WORTH = 0.05

@@ -11,11 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.chunking.chunkers import CHUNKERS, Options
-from mog_assets.chunking.chunks import chunk_text
-from mog_assets.chunking.cuts import Spans, least, spans_to, unit_chars
-from mog_assets.chunking.sentences import token_starts, units
-from mog_assets.evaluation.measures import evaluate
+from mog_assets.evaluate.measures import evaluate
+from mog_assets.index.corpora import Corpora
 from mog_assets.papers.experiments.lab import (
     Lab,
     NothingToMeasure,
@@ -27,8 +24,11 @@ from mog_assets.papers.learned_chunking.settings import CHUNKER, ChunkerTraining
 from mog_assets.papers.learned_chunking.training import train
 from mog_assets.papers.mix_of_granularity.validation import validation_rows
 from mog_assets.questions.sets import Evidence, Question
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.passages import DEPTH
+from mog_assets.search.ranked_passages import DEPTH
+from mog_assets.text.chunkers import CHUNKERS, Options
+from mog_assets.text.chunks import chunk_text
+from mog_assets.text.cuts import Spans, least, spans_to, unit_chars
+from mog_assets.text.sentences import token_starts, units
 
 TOKENS = "tokens_to_answer, all chunks"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mog_assets.plots import new_figure, png
+from mog_assets.build.plots import new_figure, png
 
 
 def chunker_curves(curve: Sequence[Mapping[str, float]], best_epoch: int) -> bytes:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.chunking.cuts import least
 from mog_assets.papers.learned_chunking.articles import Article
 from mog_assets.papers.learned_chunking.learned import (
     Scorer,
@@ -31,6 +30,7 @@ from mog_assets.papers.learned_chunking.learned import (
 from mog_assets.papers.learned_chunking.settings import ChunkerTraining
 from mog_assets.papers.learned_chunking.tokens_to_answer import chunk_costs, tokens_to_answer
 from mog_assets.resources.errors import MogError
+from mog_assets.text.cuts import least
 
 # Cap on the tokens to answer of a question, for curves and early stopping: the tail would dominate every mean.
 LOST = 2000

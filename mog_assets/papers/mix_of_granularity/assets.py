@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
 from mog_assets.papers.mix_of_granularity import checks, labels, router
 from mog_assets.papers.mix_of_granularity.families import Family, families
@@ -19,7 +20,6 @@ from mog_assets.papers.mix_of_granularity.plots import loss_curve, weights_by_ki
 from mog_assets.papers.mix_of_granularity.ranker import Retrieval
 from mog_assets.papers.mix_of_granularity.settings import GRAPH, ROUTER, SOFT_LABELS
 from mog_assets.questions.sets import Question, load_questions
-from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import RECIPES
 from mog_assets.resources.errors import MogError, TooFewQuestions
 

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from safetensors.numpy import load_file
 
+from mog_assets.build.recipe import Check, Work
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.settings import SOFT_LABELS
-from mog_assets.recipe import Check, Work
 
 
 def soft_label_values(granularities: int) -> Check:

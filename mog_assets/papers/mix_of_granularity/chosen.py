@@ -7,15 +7,15 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from mog_assets.build.recipe import Check, Recipe, Work
 from mog_assets.config import Settings
-from mog_assets.evaluation.plots import stacked
-from mog_assets.evaluation.runs_assets import scored_questions
+from mog_assets.evaluate.plots import stacked
+from mog_assets.evaluate.runs_assets import scored_questions
+from mog_assets.evaluate.significance import by_document
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.families import Family, families
 from mog_assets.papers.mix_of_granularity.shifts import shift
-from mog_assets.recipe import Check, Recipe, Work
 from mog_assets.registry import RECIPES
-from mog_assets.significance import by_document
 
 # The levels chosen for test questions differ from those in training if this share of questions would have to change
 # level (a population stability index of about .2 for two levels) and the p-value is below ALPHA.

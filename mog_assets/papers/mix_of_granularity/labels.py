@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from mog_assets.arrays import places, ranges
-from mog_assets.chunking.chunks import Layout
+from mog_assets.index.bm25 import TermCounts, statistics
+from mog_assets.index.corpora import Encode
+from mog_assets.index.vectors import VectorTable
 from mog_assets.papers.mix_of_granularity.ranker import Ranker, Retrieval, hop_ranker, level_ranker, neighbourhoods
 from mog_assets.questions.sets import Question
-from mog_assets.retrieval.bm25 import TermCounts, statistics
-from mog_assets.retrieval.corpora import Encode
-from mog_assets.retrieval.search import Searcher
-from mog_assets.retrieval.vectors import VectorTable
+from mog_assets.resources.arrays import places, ranges
+from mog_assets.search.level_search import Searcher
+from mog_assets.text.chunks import Layout
 
 COLUMNS = ("question_set", "question", "kind", "split", "train", "group", "text", "label")
 

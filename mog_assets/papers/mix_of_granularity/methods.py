@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mog_assets.build.demand import Needs
 from mog_assets.config import Settings
-from mog_assets.demand import Needs
 from mog_assets.papers.mix_of_granularity.families import families
 from mog_assets.papers.mix_of_granularity.ranker import (
     ROUTERS,
@@ -15,11 +15,11 @@ from mog_assets.papers.mix_of_granularity.ranker import (
     router_weights,
 )
 from mog_assets.papers.mix_of_granularity.settings import GRAPH
-from mog_assets.ranking.methods import levels, searched
-from mog_assets.ranking.retrieve import Groups, Retrieval
 from mog_assets.registry import METHOD_NAMES
-from mog_assets.retrieval.methods import GROUPS, METHODS, RETRIEVERS, Kind, Method
-from mog_assets.retrieval.passages import Passages
+from mog_assets.search.builtin_methods import levels, searched
+from mog_assets.search.methods import GROUPS, METHODS, RETRIEVERS, Kind, Method
+from mog_assets.search.ranked_passages import Passages
+from mog_assets.search.retrieval import Groups, Retrieval
 
 
 def _hops(settings: Settings) -> range:

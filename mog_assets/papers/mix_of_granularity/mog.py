@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.ranking.candidates import Candidates
 from mog_assets.resources.errors import TooFewQuestions
+from mog_assets.search.candidates import Candidates
 
 HIDDEN = 64
 DROPOUT = 0.2

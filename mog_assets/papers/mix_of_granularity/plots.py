@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from mog_assets.plots import new_figure, plain, png
+from mog_assets.build.plots import new_figure, plain, png
 
 
 def loss_curve(curve: Sequence[Mapping[str, float]], best_epoch: int) -> bytes:

@@ -13,10 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mog_assets.arrays import pairs, ranges
-from mog_assets.chunking.chunks import Layout
 from mog_assets.config import RetrieverName
-from mog_assets.lazy import cached_property
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 from mog_assets.papers.mix_of_granularity.mixing import (
@@ -28,10 +25,13 @@ from mog_assets.papers.mix_of_granularity.mixing import (
     ranked,
 )
 from mog_assets.papers.mix_of_granularity.settings import GRAPH
-from mog_assets.ranking.retrieve import Groups, Retrieval, limited
-from mog_assets.retrieval.levels import level_passages
-from mog_assets.retrieval.passages import DEPTH, Passages
-from mog_assets.retrieval.search import Bm25Searcher, Hits, Remembering, Searcher
+from mog_assets.resources.arrays import pairs, ranges
+from mog_assets.resources.lazy import cached_property
+from mog_assets.search.level_search import Bm25Searcher, Hits, Remembering, Searcher
+from mog_assets.search.levels import level_passages
+from mog_assets.search.ranked_passages import DEPTH, Passages
+from mog_assets.search.retrieval import Groups, Retrieval, limited
+from mog_assets.text.chunks import Layout
 
 # Key of the router of each kind of method.
 ROUTERS = {"mog-paper": "router_paper", "mogg-paper": "hop_router_paper"}

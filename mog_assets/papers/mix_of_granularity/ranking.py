@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.build.plots import new_figure, png
 from mog_assets.config import Settings
 from mog_assets.papers.mix_of_granularity import mog
 from mog_assets.papers.mix_of_granularity.validation import validation_rows
-from mog_assets.plots import new_figure, png
-from mog_assets.ranking import plots
-from mog_assets.ranking.crossvalidation import Train
-from mog_assets.ranking.exact import lifted
-from mog_assets.ranking.models import ARRAYS, Inputs, Opening, facts, stored_arrays
-from mog_assets.ranking.rankings import Ranking, ranked_by
-from mog_assets.ranking.trainers import Advance, Trainer
-from mog_assets.ranking.training import Examples
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
-from mog_assets.retrieval.methods import METHODS
-from mog_assets.tensors import encode
+from mog_assets.resources.tensors import encode
+from mog_assets.search import plots
+from mog_assets.search.crossvalidation import Train
+from mog_assets.search.exact import lifted
+from mog_assets.search.methods import METHODS
+from mog_assets.search.models import ARRAYS, Inputs, Opening, facts, stored_arrays
+from mog_assets.search.rankings import Ranking, ranked_by
+from mog_assets.search.trainers import Advance, Trainer
+from mog_assets.search.training import Examples
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from mog_assets.papers.mix_of_granularity.settings import RouterSettings
 from mog_assets.papers.mix_of_granularity.validation import validation_rows
 from mog_assets.resources.errors import MogError, TooFewQuestions
 from mog_assets.resources.store import Artefact
-from mog_assets.tensors import decode, encode, read
+from mog_assets.resources.tensors import decode, encode, read
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -228,7 +228,7 @@ def compare(
         questions, groups, previous and new (mean losses, NaN without questions) and p (two-sided).
     """
     # It imports scipy.stats, which takes longer than routing a question.
-    from mog_assets.significance import by_document, permutation_p
+    from mog_assets.evaluate.significance import by_document, permutation_p
 
     before, after = (losses(weights, vectors, labels) for weights in (previous, new))
     differences = by_document(after - before, np.asarray(groups, str))

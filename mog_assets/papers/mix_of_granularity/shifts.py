@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mog_assets.significance import BLOCK, SIGNS, TOLERANCE, Totals
+from mog_assets.evaluate.significance import BLOCK, SIGNS, TOLERANCE, Totals
 
 
 def shift(before: Totals, now: Totals, samples: int = SIGNS, seed: int = 0) -> tuple[float, float]:

@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
+from mog_assets.index.vector_stores import VECTOR_STORES
+from mog_assets.index.vectors import vector_buckets, vector_keys
 from mog_assets.papers.topics import checks
 from mog_assets.papers.topics.assign import DECIMALS, file_name
 from mog_assets.papers.topics.fitting import fit_apart, fit_buckets, made_with, may_have_topics
@@ -24,11 +27,8 @@ from mog_assets.papers.topics.model import (
 )
 from mog_assets.papers.topics.plots import topics_by_corpus
 from mog_assets.papers.topics.settings import TOPICS
-from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import RECIPES
 from mog_assets.resources.errors import MogError
-from mog_assets.retrieval.vector_stores import VECTOR_STORES
-from mog_assets.retrieval.vectors import vector_buckets, vector_keys
 
 GROUP = "topics"
 

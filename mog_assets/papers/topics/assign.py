@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.arrays import save_array
+from mog_assets.index.corpora import Corpora
+from mog_assets.index.vectors import VectorBucket
 from mog_assets.papers.topics.model import OUTLIER_LABEL, decoded
+from mog_assets.resources.arrays import save_array
 from mog_assets.resources.errors import MissingArtefact
 from mog_assets.resources.store import Artefact, label
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.vectors import VectorBucket
-from mog_assets.retrieval.where import FIELDS, Field, Items
+from mog_assets.search.where import FIELDS, Field, Items
 
 Assigned = np.ndarray  # of _ROW, shape (n,): `topic` and `probability`, see `TopicModel.assign`
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from mog_assets.build.recipe import Check, Work
 from mog_assets.papers.topics.assign import Assigned, file_name, read_assigned
 from mog_assets.papers.topics.model import open_model
-from mog_assets.recipe import Check, Work
 
 
 def drafted(work: Work, level: int) -> Assigned:

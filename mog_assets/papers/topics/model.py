@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.index.vectors import VectorBucket
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
-from mog_assets.retrieval.vectors import VectorBucket
-from mog_assets.tensors import decode, encode, read
+from mog_assets.resources.tensors import decode, encode, read
 
 # Logical name of the model among its artefact's files.
 MODEL = "model.safetensors"

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.demand import Needs
+from mog_assets.build.demand import Needs
+from mog_assets.index.corpora import Corpora
 from mog_assets.papers.topics.assign import read_topics
 from mog_assets.papers.topics.model import OUTLIER, TopicModel, open_model
-from mog_assets.ranking.retrieve import Groups, Retrieval
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import LIMITS, Limit
+from mog_assets.search.methods import LIMITS, Limit
+from mog_assets.search.retrieval import Groups, Retrieval
 
 
 @dataclass(frozen=True)

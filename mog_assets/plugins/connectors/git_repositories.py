@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import PurePosixPath
 from threading import Lock
 
-from mog_assets.corpus.folders import suffix_of
-from mog_assets.corpus.sources import SOURCES, Item, Refusal, Source, is_name
+from mog_assets.documents.folders import suffix_of
+from mog_assets.documents.sources import SOURCES, Item, Refusal, Source, is_name
 from mog_assets.plugins.connectors.kept import Kept
 
 _SCHEMES = ("https", "http", "ssh", "file")

@@ -1,7 +1,7 @@
 """Rows of a database as items of a source: `sql://VARIABLE/QUERY`, opened by SQLAlchemy.
 
 The variable of the environment has the URL of the database, with its password, which is stored nowhere. A row is a
-document, as in a file of rows (see `mog_assets.corpus.tables`).
+document, as in a file of rows (see `mog_assets.documents.tables`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from mog_assets.corpus.parts import name_of, number_of, part_of
-from mog_assets.corpus.sources import SOURCES, Item, Source
-from mog_assets.corpus.tables import record_of_values
+from mog_assets.documents.parts import name_of, number_of, part_of
+from mog_assets.documents.sources import SOURCES, Item, Source
+from mog_assets.documents.tables import record_of_values
 from mog_assets.plugins.connectors.kept import Kept
 
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")

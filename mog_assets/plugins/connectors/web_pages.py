@@ -24,10 +24,10 @@ from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 from urllib.robotparser import RobotFileParser
 
-from mog_assets.corpus.decoding import known_encoding
-from mog_assets.corpus.folders import suffix_of, suffixes
-from mog_assets.corpus.formats import FORMATS
-from mog_assets.corpus.sources import SOURCES, Item, Refusal, Source, is_name
+from mog_assets.documents.decoding import known_encoding
+from mog_assets.documents.folders import suffix_of, suffixes
+from mog_assets.documents.formats.kinds import FORMATS
+from mog_assets.documents.sources import SOURCES, Item, Refusal, Source, is_name
 from mog_assets.plugins.connectors.kept import Kept
 
 AGENT = "mog-assets"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import click
 
 from mog_assets import config
+from mog_assets.build.stopping import on_stop, stoppable
 from mog_assets.cli.common import CONFIG_HELP, echo, guarded
 from mog_assets.cli.found_questions import Questions
 from mog_assets.cli.project import CorpusFiles, corpus_entry, name_of, questions_entry, write_configuration, written
@@ -21,7 +22,6 @@ from mog_assets.plugins.datasets.editing import with_entry
 from mog_assets.registry import COMMANDS, IMPORTERS
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.printable import printable
-from mog_assets.stopping import on_stop, stoppable
 
 if TYPE_CHECKING:
     from mog_assets.plugins.datasets.foreign import Dataset, ImportCounts, Importer, Notes

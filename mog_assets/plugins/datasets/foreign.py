@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from mog_assets.config import CorpusSettings
-from mog_assets.corpus.documents import document_of
+from mog_assets.documents.documents import document_of
 from mog_assets.questions.streams import Advance, unpacked
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.printable import printable

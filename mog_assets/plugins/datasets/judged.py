@@ -19,9 +19,9 @@ from typing import Any
 import click
 from lxml import etree
 
-from mog_assets.corpus.decoding import REPLACED, known_encoding, parse_line, split_lines
-from mog_assets.corpus.folders import LINES, scan
-from mog_assets.corpus.tables import Row, read_rows, record_of
+from mog_assets.documents.decoding import REPLACED, known_encoding, parse_line, split_lines
+from mog_assets.documents.folders import LINES, scan
+from mog_assets.documents.tables import Row, read_rows, record_of
 from mog_assets.plugins.datasets.foreign import LONGEST, Found, Importer, Notes, whole
 from mog_assets.questions.streams import Advance, lines_of, unpacked
 from mog_assets.registry import IMPORTERS

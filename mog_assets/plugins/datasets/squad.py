@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from mog_assets.corpus.decoding import parse_line
+from mog_assets.documents.decoding import parse_line
 from mog_assets.plugins.datasets.foreign import Found, Importer, Notes, whole
 from mog_assets.questions.streams import Advance
 from mog_assets.registry import IMPORTERS

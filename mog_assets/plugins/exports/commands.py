@@ -84,7 +84,7 @@ def _vectors(settings: config.Settings, level: int) -> dict[str, Callable[[Path]
 
 def _exported(settings: config.Settings) -> dict[str, Callable[[Path], object]]:
     """The function that writes each file of the export, by its path in the folder."""
-    from mog_assets.answering.rows import read_answers
+    from mog_assets.answer.rows import read_answers
     from mog_assets.plugins.exports.measures import answer_files, retrieval_files
     from mog_assets.questions.sets import load_questions
     from mog_assets.resources.store import Store

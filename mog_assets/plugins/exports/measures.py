@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from mog_assets.evaluation.runs import read_runs
+from mog_assets.evaluate.runs import read_runs
 from mog_assets.questions.sets import Question
 from mog_assets.resources.errors import MogError
 

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.config import Settings
+from mog_assets.index.layouts import bucket_layout
+from mog_assets.index.points import payloads, point_ids, read_payloads
+from mog_assets.index.vectors import as_float32, vector_buckets
 from mog_assets.resources.store import Artefact
-from mog_assets.retrieval.points import payloads, point_ids, read_payloads
-from mog_assets.retrieval.vectors import as_float32, vector_buckets
 
 _PLACE = [("corpus", pa.string()), ("document", pa.string()), ("level", pa.int32())]
 _SPAN = [("start", pa.int64()), ("end", pa.int64()), ("page", pa.int32()), ("headings", pa.list_(pa.string()))]

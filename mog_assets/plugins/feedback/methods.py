@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from mog_assets.plugins.feedback.noting import Noting, quote_of
 from mog_assets.registry import PROJECT_ATTRIBUTES
 from mog_assets.resources.errors import ConfigError, NotFound
-from mog_assets.serving.project import Project, check_questions
-from mog_assets.serving.results import Passage, Span
+from mog_assets.serve.project import Project, check_questions
+from mog_assets.serve.results import Passage, Span
 
 
 def _noting(project: Project) -> Noting:

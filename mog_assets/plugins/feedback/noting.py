@@ -12,7 +12,7 @@ from mog_assets.plugins.feedback import use
 from mog_assets.plugins.feedback.settings import USE, UseSettings
 from mog_assets.registry import OBSERVERS
 from mog_assets.resources.errors import ConfigError, MogError
-from mog_assets.serving.results import Span
+from mog_assets.serve.results import Span
 
 _log = logging.getLogger(__name__)
 _DAY_SECONDS = 86_400.0

@@ -8,8 +8,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from mog_assets.corpus.decoding import decode
-from mog_assets.corpus.marks import Parsed, heading
+from mog_assets.documents.decoding import decode
+from mog_assets.documents.formats.marks import Parsed, heading
 
 # Package and function of the grammar of a suffix. Its query of tags says what defines something.
 _GRAMMARS = {

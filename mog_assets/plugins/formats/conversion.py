@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from mog_assets.corpus.archives import OLD_OFFICE
-from mog_assets.corpus.decoding import decode
+from mog_assets.documents.decoding import decode
+from mog_assets.documents.formats.archives import OLD_OFFICE
 
 INTO = {".doc": "docx", ".odt": "docx", ".rtf": "docx", ".odp": "pptx", ".ppt": "pptx", ".ods": "xlsx", ".xls": "xlsx"}
 """What files are converted into, by suffix."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from mog_assets.corpus.formats import CONTAINERS, FORMATS, Container, Format, format_of
-from mog_assets.corpus.marks import Parsed
+from mog_assets.documents.formats.kinds import CONTAINERS, FORMATS, Container, Format, format_of
+from mog_assets.documents.formats.marks import Parsed
 from mog_assets.plugins.formats import code, conversion, mailboxes, parquet
 
 

@@ -6,7 +6,7 @@ from functools import cache
 from io import BytesIO
 from typing import Any
 
-from mog_assets.corpus.marks import Kind, MarkedText, Parsed, clean
+from mog_assets.documents.formats.marks import Kind, MarkedText, Parsed, clean
 
 
 @cache

@@ -8,8 +8,8 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from mog_assets.corpus.marks import MarkedText, Parsed
-from mog_assets.corpus.mime import PEOPLE, POLICY, field, page_of, texts
+from mog_assets.documents.formats.marks import MarkedText, Parsed
+from mog_assets.documents.formats.mime import PEOPLE, POLICY, field, page_of, texts
 
 # A message may name thousands.
 _MOST_ATTACHMENTS = 100

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from mog_assets.corpus.decoding import decode
-from mog_assets.corpus.marks import MarkedText, Parsed, clean
-from mog_assets.corpus.markup import markdown_headings
+from mog_assets.documents.decoding import decode
+from mog_assets.documents.formats.marks import MarkedText, Parsed, clean
+from mog_assets.documents.formats.markup import markdown_headings
 
 _READ = ("markdown", "code", "raw")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.corpus.pdf_lines import Recognised
+from mog_assets.documents.formats.pdf_lines import Recognised
 
 # Of the image that is recognised, in pixels for an inch: letters of 10 points have 28 pixels. A larger page has fewer.
 _RESOLUTION, _MOST_PIXELS = 200, 20_000_000

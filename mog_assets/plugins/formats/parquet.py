@@ -11,8 +11,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from mog_assets.corpus.decoding import split_lines
-from mog_assets.corpus.worker import Limits, Unsettled, bare_environment, python
+from mog_assets.documents.decoding import split_lines
+from mog_assets.documents.worker import Limits, Unsettled, bare_environment, python
 
 _BATCH_ROWS = 256
 
@@ -85,8 +85,8 @@ def rows(stream: BinaryIO, limits: Limits, limit: int) -> Iterator[tuple[int, st
 
 def main(given: str) -> None:
     """Write the rows of the file that is the standard input as lines of JSON, within the limits that are given."""
-    from mog_assets.corpus.child import limited
-    from mog_assets.corpus.tables import record_of_values
+    from mog_assets.documents.child import limited
+    from mog_assets.documents.tables import record_of_values
 
     limits = json.loads(given)
     limited(limits["memory_bytes"])

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import PrivateAttr
 
 from mog_assets.plugins.frameworks.retrievers import Retriever, facts, identity, missing
-from mog_assets.serving.project import Project
+from mog_assets.serve.project import Project
 
 try:
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun

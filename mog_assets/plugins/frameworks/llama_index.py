@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from mog_assets.plugins.frameworks.retrievers import Retriever, facts, identity, missing
-from mog_assets.serving.project import Project
-from mog_assets.serving.results import Passage
+from mog_assets.serve.project import Project
+from mog_assets.serve.results import Passage
 
 try:
     from llama_index.core.retrievers import BaseRetriever

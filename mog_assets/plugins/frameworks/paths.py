@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Any
 
 from mog_assets.registry import ERROR_FIELDS
-from mog_assets.serving.problems import Problem
+from mog_assets.serve.problems import Problem
 
 DIFY_PATH, OPENAI_PATH = "/retrieval", "/v1/vector_stores/"
 CHAT_PATH, MODELS_PATH = "/v1/chat/completions", "/v1/models"

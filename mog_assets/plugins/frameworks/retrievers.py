@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from mog_assets.resources import extras
 from mog_assets.resources.errors import ConfigError
-from mog_assets.serving import project as opening
-from mog_assets.serving.project import Project
-from mog_assets.serving.results import Passage
+from mog_assets.serve import project as opening
+from mog_assets.serve.project import Project
+from mog_assets.serve.results import Passage
 
 
 class Retriever:

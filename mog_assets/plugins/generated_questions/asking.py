@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mog_assets.answer.replies import MAX_CHARS, Unparsable, encodable, failure
 from mog_assets.plugins.generated_questions import filters
 from mog_assets.plugins.generated_questions.candidates import ANSWERED, OPEN, REFUSED, Candidate, Dropped, ModelRequest
 from mog_assets.plugins.generated_questions.model import FORM, NothingToAsk, request, written
 from mog_assets.plugins.generated_questions.windows import Extract
-from mog_assets.replies import MAX_CHARS, Unparsable, encodable, failure
 from mog_assets.resources.chat import Completion, Failure, Message, SpendCapReached
 from mog_assets.resources.llm import OpenAIModel
 from mog_assets.resources.progress import Advance

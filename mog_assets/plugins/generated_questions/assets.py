@@ -11,8 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mog_assets.build.recipe import Recipe, Work
+from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
-from mog_assets.corpus.documents import bucket_of
+from mog_assets.documents.documents import bucket_of
+from mog_assets.index.corpora import Corpora
 from mog_assets.plugins.generated_questions import asking, checks, filters
 from mog_assets.plugins.generated_questions.candidates import (
     OPEN,
@@ -29,11 +32,8 @@ from mog_assets.plugins.generated_questions.settings import GENERATION, KEY, Gen
 from mog_assets.plugins.generated_questions.windows import Extract, drawn, windows
 from mog_assets.questions.likeness import repetitions
 from mog_assets.questions.sets import Question, write_questions
-from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import RECIPES
 from mog_assets.resources.store import Artefact, digest
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.tools import Tools
 
 GROUP = "synthesis"
 # Files of kept questions start with `bucket`, as everywhere.

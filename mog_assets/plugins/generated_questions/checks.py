@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mog_assets.recipe import Check, Work
+from mog_assets.build.recipe import Check, Work
 
 
 def _open(work: Work) -> str | None:

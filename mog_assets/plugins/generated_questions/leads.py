@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from mog_assets.chunking.chunks import Layout
-from mog_assets.retrieval.corpora import Corpora
+from mog_assets.index.corpora import Corpora
+from mog_assets.text.chunks import Layout
 
 # A document is found if it is among so many first ones.
 DOCUMENTS = 20

@@ -6,9 +6,9 @@ import hashlib
 from dataclasses import dataclass
 from functools import cache
 
+from mog_assets.answer.prompting import fenced, fill, marks, neutral, nonce, prompt_of
+from mog_assets.answer.replies import VERSION, Unparsable, agreed, decode, said, shown, worded
 from mog_assets.plugins.generated_questions.windows import BREADTHS, Extract
-from mog_assets.prompting import fenced, fill, marks, neutral, nonce, prompt_of
-from mog_assets.replies import VERSION, Unparsable, agreed, decode, said, shown, worded
 from mog_assets.resources.chat import Form, Message
 
 _PACKAGE = "mog_assets.plugins.generated_questions"

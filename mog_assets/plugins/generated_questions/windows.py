@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mog_assets.chunking.sentences import units
 from mog_assets.plugins.generated_questions.settings import GenerationSettings
+from mog_assets.text.sentences import units
 
 
 @dataclass(frozen=True)

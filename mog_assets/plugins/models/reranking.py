@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
+from mog_assets.index.corpora import Corpora
 from mog_assets.plugins.models.reranker import Reranker as Model
 from mog_assets.plugins.models.reranker_settings import EXPERT, RERANKER, Reading
-from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.relations import EXPERTS, Cost, FurtherExpert, Queries, best
-from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.resources.errors import ConfigError, MogError
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.tools import Tools
+from mog_assets.search.candidates import Candidates
+from mog_assets.search.relations import EXPERTS, Cost, FurtherExpert, Queries, best
+from mog_assets.search.retrieval import Retrieval
 
 # Given a question and texts, a score of each: 0 or more, more is better.
 Scores = Callable[[str, Sequence[str]], np.ndarray]

@@ -22,7 +22,7 @@ from mog_assets.resources.errors import ConfigError
 def permissions(principal: str | None, path: str | None, groups: tuple[str, ...], new_key: bool, as_json: bool) -> None:
     """Print how many documents of every corpus each principal sees, or PRINCIPAL alone."""
     from mog_assets.plugins.permissions import rules
-    from mog_assets.serving import authorizer, project
+    from mog_assets.serve import authorizer, project
 
     if new_key:
         key = rules.new_key()

@@ -12,7 +12,7 @@ from mog_assets.resources import extras
 from mog_assets.resources.errors import ConfigError
 from mog_assets.resources.printable import printable
 from mog_assets.resources.settings import SettingsModel
-from mog_assets.serving.access import loopback
+from mog_assets.serve.access import loopback
 
 # Seconds that clocks may differ by, that the provider's keys are kept, and that it may take to give them.
 _LEEWAY, _KEPT, _PATIENCE = 30, 300, 10

@@ -10,7 +10,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from mog_assets.registry import MCP_TOOLS
-from mog_assets.serving.mcp_server import Agents, told
+from mog_assets.serve.mcp_server import Agents, told
 
 Ids = Annotated[Sequence[str], Field(description="Ids of documents, without their corpus.")]
 

@@ -27,7 +27,7 @@ def push(corpus: str, file: BinaryIO | None, path: str | None, delete: tuple[str
     line; `-` is standard input.
     """
     settings = settings_of(path)
-    from mog_assets.corpus.decoding import parse_line, split_lines
+    from mog_assets.documents.decoding import parse_line, split_lines
     from mog_assets.plugins.pushing.pushed import files_of
     from mog_assets.plugins.pushing.pushed import push as pushed
 

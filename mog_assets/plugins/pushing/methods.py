@@ -8,7 +8,7 @@ from typing import Any
 from mog_assets.plugins.pushing import pushed
 from mog_assets.registry import PROJECT_ATTRIBUTES
 from mog_assets.resources.errors import NotFound
-from mog_assets.serving.project import Project
+from mog_assets.serve.project import Project
 
 
 def push(project: Project, corpus: str, put: Sequence[Mapping[str, Any]] = (), delete: Sequence[str] = ()) -> int:

@@ -1,6 +1,6 @@
 """Documents that programs push, kept in one SQLite file: what was taken is on disk, and in the corpus after a run.
 
-The file is a source like others (see `mog_assets.corpus.sources`), whose items are parts of the documents.
+The file is a source like others (see `mog_assets.documents.sources`), whose items are parts of the documents.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from mog_assets.config import Settings
-from mog_assets.corpus.documents import document_of
-from mog_assets.corpus.folders import too_long
-from mog_assets.corpus.parts import name_of, number_of, part_of
-from mog_assets.corpus.sources import SOURCES, Item, Source
+from mog_assets.documents.documents import document_of
+from mog_assets.documents.folders import too_long
+from mog_assets.documents.parts import name_of, number_of, part_of
+from mog_assets.documents.sources import SOURCES, Item, Source
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.printable import printable
 from mog_assets.resources.sqlite import connect, exists, made

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import numpy as np
 
-from mog_assets.arrays import save_array
-from mog_assets.chunking.layouts import bucket_layout
+from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
+from mog_assets.index.assets import GROUP
+from mog_assets.index.layouts import bucket_layout
+from mog_assets.index.points import payloads, point_ids, read_payloads
+from mog_assets.index.vectors import vector_buckets, vector_keys
 from mog_assets.plugins.qdrant import checks
 from mog_assets.plugins.qdrant.collections import UPSERT_BATCH
 from mog_assets.plugins.qdrant.ids import IdSet, packed_ids, unpacked_ids
 from mog_assets.plugins.qdrant.settings import QDRANT
 from mog_assets.plugins.qdrant.store import ASSET, collections_of
-from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import RECIPES
-from mog_assets.retrieval.assets import GROUP
-from mog_assets.retrieval.points import payloads, point_ids, read_payloads
-from mog_assets.retrieval.vectors import vector_buckets, vector_keys
+from mog_assets.resources.arrays import save_array
 
 
 def build_collection(level: int, work: Work) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from pathlib import Path
 
+from mog_assets.build.recipe import Check, Work
+from mog_assets.build.tools import Tools
 from mog_assets.plugins.qdrant.collections import Collections
 from mog_assets.plugins.qdrant.ids import IdSet, packed_ids, stored_ids
 from mog_assets.plugins.qdrant.store import ASSET, collections_of
-from mog_assets.recipe import Check, Work
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
-from mog_assets.tools import Tools
 
 
 def collection_fault(store: Collections, level: int, size: int, corpus: str, ids: Path) -> str | None:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mog_assets.build.tools import Tools
+from mog_assets.index.corpora import Corpora
 from mog_assets.plugins.qdrant.ids import IdSet, packed_ids, stored_ids
 from mog_assets.plugins.qdrant.store import ASSET, collections_of
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.tools import Tools
 
 # Chunks that Qdrant is asked for, for each that is wanted (see benchmarks/README.md).
 _OVERSAMPLED = 2

@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mog_assets.build.recipe import Check, Recipe, Work
+from mog_assets.build.tools import Tools
 from mog_assets.plugins.qdrant.ids import stored_ids, unpacked_ids
 from mog_assets.plugins.qdrant.store import ASSET, collections_of
-from mog_assets.recipe import Check, Recipe, Work
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
-from mog_assets.tools import Tools
 
 Payload = dict[str, Any]
 
 
 def with_payload(recipe: Recipe, levels: Sequence[int], payload: Callable[[Work, int], list[Payload]]) -> Recipe:
-    """See `retrieval.vector_stores.VectorStore.with_payload`; one of the keys is `topic`."""
+    """See `index.vector_stores.VectorStore.with_payload`; one of the keys is `topic`."""
 
     def build(work: Work) -> None:
         recipe.build(work)

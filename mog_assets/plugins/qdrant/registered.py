@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mog_assets import registry
+from mog_assets.build.recipe import Work
 from mog_assets.config import Settings
+from mog_assets.index.points import read_payloads
+from mog_assets.index.vector_stores import VectorStore
 from mog_assets.plugins.qdrant.checks import faults
 from mog_assets.plugins.qdrant.findings import findings
 from mog_assets.plugins.qdrant.nearest import nearest
 from mog_assets.plugins.qdrant.payloads import with_payload
 from mog_assets.plugins.qdrant.store import ASSET, NAME, collections_of
-from mog_assets.recipe import Work
 from mog_assets.resources.store import Store
-from mog_assets.retrieval.points import read_payloads
-from mog_assets.retrieval.vector_stores import VectorStore
 
 
 def _forget(work: Work, gone: Mapping[str, Sequence[str]]) -> dict[str, float]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from mog_assets.build.tools import Tools
 from mog_assets.plugins.qdrant.collections import Collections
 from mog_assets.plugins.qdrant.embedded import EmbeddedQdrant
 from mog_assets.plugins.qdrant.server import QdrantServer
 from mog_assets.plugins.qdrant.settings import QDRANT, QdrantSettings
-from mog_assets.tools import Tools
 
 # Its name among vector stores, and first part of the keys of its assets.
 NAME, ASSET = "qdrant", "collections"

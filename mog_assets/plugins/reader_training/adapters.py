@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as f
 
-from mog_assets.reader.network import shapes_of
+from mog_assets.answer.reader.network import shapes_of
 from mog_assets.resources.bert import Bert
 
 

@@ -10,24 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets import registry, tensors
+from mog_assets import registry
+from mog_assets.answer.reader import calibration
+from mog_assets.answer.reader.model import FILE, VERSION, Reader, encoded, source
+from mog_assets.answer.reader.windows import WordPieces
+from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
+from mog_assets.evaluate.significance import bootstrap_interval, by_document
 from mog_assets.plugins.reader_training import fitting
 from mog_assets.plugins.reader_training.examples import Document, Lesson
 from mog_assets.plugins.reader_training.lessons import FOUND_BY, answers, lessons, teaches
 from mog_assets.questions.marks import exact_match, f1
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.questions.splits import fraction
-from mog_assets.ranking.relations import versions
-from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.reader import calibration
-from mog_assets.reader.model import FILE, VERSION, Reader, encoded, source
-from mog_assets.reader.windows import WordPieces
-from mog_assets.recipe import Recipe, Work
+from mog_assets.resources import tensors
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import digest
-from mog_assets.retrieval.methods import needs, parse
-from mog_assets.significance import bootstrap_interval, by_document
+from mog_assets.search.methods import needs, parse
+from mog_assets.search.relations import versions
+from mog_assets.search.retrieval import Retrieval
 
 GROUP = "answering"
 # Share of the documents whose questions measure and calibrate, and how many documents it must give, up to half of all:
@@ -140,8 +141,8 @@ def _trained(
 
     Each epoch is stored until the artefact is, so an interrupted run goes on after the last whole one.
     """
+    from mog_assets.answer.reader import network
     from mog_assets.plugins.reader_training import training
-    from mog_assets.reader import network
 
     bert, seed, losses = network.load(source()), work.settings.seed, list[float]()
     state, key = training.start(bert, seed), _key(documents, learnt)

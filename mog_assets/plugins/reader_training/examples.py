@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mog_assets.reader.windows import WINDOW, Tokens, Window, WordPieces, room, sentences
+from mog_assets.answer.reader.windows import WINDOW, Tokens, Window, WordPieces, room, sentences
 
 # Windows in training are of different lengths, so that the place of an answer says nothing.
 SHORTEST = 80

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.plots import new_figure, png
-from mog_assets.reader.calibration import BY_SCORE, FEATURES, Calibration
+from mog_assets.answer.reader.calibration import BY_SCORE, FEATURES, Calibration
+from mog_assets.build.plots import new_figure, png
 
 # Share of right answers among those that are shown, at least.
 SHOWN_RIGHT = 0.8

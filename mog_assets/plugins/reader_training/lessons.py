@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from mog_assets.answer.reader.windows import WordPieces
 from mog_assets.plugins.reader_training.examples import Document, Lesson
 from mog_assets.questions.sets import Question
-from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.ranking.weak_labels import measured
-from mog_assets.reader.windows import WordPieces
-from mog_assets.retrieval.methods import parse
+from mog_assets.search.methods import parse
+from mog_assets.search.retrieval import Retrieval
+from mog_assets.search.weak_labels import measured
 
 # The ranking whose passages mislead: it needs no training.
 FOUND_BY = "fused"

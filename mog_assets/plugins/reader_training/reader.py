@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from mog_assets import registry
-from mog_assets.answering.readers import AnswerReader, neural_name, neural_versions, open_neural
-from mog_assets.answering.roles import Roles
-from mog_assets.tools import Tools
+from mog_assets.answer.readers import AnswerReader, neural_name, neural_versions, open_neural
+from mog_assets.answer.roles import Roles
+from mog_assets.build.tools import Tools
 
 ASSET = "reader"
 
 
 def _open(tools: Tools) -> Roles:
     # Here, because a configuration is read without it.
-    from mog_assets import tensors
-    from mog_assets.reader.model import FILE, opened
+    from mog_assets.answer.reader.model import FILE, opened
+    from mog_assets.resources import tensors
 
     stored = tools.store.read(ASSET, None)
     remedy = f"run `mog run --select {ASSET}`"

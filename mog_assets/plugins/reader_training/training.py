@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as f
 
+from mog_assets.answer.reader import network
+from mog_assets.answer.reader.windows import Window, WordPieces
 from mog_assets.plugins.reader_training import adapters
 from mog_assets.plugins.reader_training.examples import Document, Lesson, Shown, shown
-from mog_assets.reader import network
-from mog_assets.reader.windows import Window, WordPieces
 from mog_assets.resources.bert import Bert
 from mog_assets.resources.errors import MogError
 

@@ -3,7 +3,7 @@
 import pytest
 from readers import CHOICE, OPTIONS, PASSAGES, UNSUPPORTED, USELESS, YES_NO, Library, Scripted, means
 
-from mog_assets.answering.roles import AnswerRequest, Passage
+from mog_assets.answer.roles import AnswerRequest, Passage
 from mog_assets.papers.at_rag.answerer import adaptive, at_rag
 from mog_assets.papers.at_rag.roles import (
     CLASSIFY,

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from readers import NONE, QUOTED, REINTRODUCED
 
-from mog_assets.answering.answerers import Means, RetrievedPassages
-from mog_assets.answering.neural import Neural
+from mog_assets.answer.answerers import Means, RetrievedPassages
+from mog_assets.answer.neural import Neural
+from mog_assets.answer.reader.model import shipped
 from mog_assets.papers.at_rag.answerer import at_rag
 from mog_assets.papers.at_rag.roles import GRADE_SUPPORT, THINK
 from mog_assets.papers.briefcontext.roles import EXTRACT, REDUCE
-from mog_assets.reader.model import shipped
 
 
 def test_what_has_the_answer_is_extracted_and_the_rest_is_not(neural):

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 from readers import CHOICE, PASSAGES, Library, Scripted, means
 
-from mog_assets.answering.extractive import bm25_scores
-from mog_assets.answering.roles import AnswerRequest, Passage
+from mog_assets.answer.extractive import bm25_scores
+from mog_assets.answer.roles import AnswerRequest, Passage
 from mog_assets.papers.briefcontext.answerer import briefcontext
 from mog_assets.papers.briefcontext.preflight import by_bm25, by_vectors, overlap
 from mog_assets.papers.briefcontext.preflight_quality import Confusion, preflight_cases, preflight_quality

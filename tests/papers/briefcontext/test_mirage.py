@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from mog_assets import cli
-from mog_assets.answering import parsing
-from mog_assets.evaluation.answers import answer_board, mark, score_answers
+from mog_assets.answer import parsing
+from mog_assets.evaluate.answers import answer_board, mark, score_answers
 from mog_assets.papers.briefcontext.letters import choice
 from mog_assets.papers.briefcontext.mirage import read_outputs, score
 from mog_assets.questions.sets import Question

@@ -7,15 +7,16 @@ from functools import partial
 import pytest
 from click.testing import CliRunner
 
-from mog_assets import automation, config, markdown, plan
+from mog_assets import config
+from mog_assets.build import automation, markdown, plan
+from mog_assets.build.materialising import materialise
+from mog_assets.build.names import Names
+from mog_assets.build.tools import Tools
 from mog_assets.cli import main
-from mog_assets.materialising import materialise
-from mog_assets.names import Names
 from mog_assets.papers.experiments import results
 from mog_assets.papers.experiments.assets import PREFIX, build_experiment, findings, offered
 from mog_assets.papers.experiments.lab import Claim, Findings, NothingToMeasure, alike, greater
 from mog_assets.resources.store import Store
-from mog_assets.tools import Tools
 
 pytestmark = pytest.mark.full
 

@@ -13,13 +13,15 @@ import yaml
 from shared import VARIABLES, copy_folder
 
 from mog_assets import config
-from mog_assets.answering.answerers import serial
-from mog_assets.answering.extractive import Extractive
-from mog_assets.answering.notation import is_control
-from mog_assets.answering.readers import remembering
-from mog_assets.answering.roles import Reply, Usage
-from mog_assets.answering.rows import read_answers
+from mog_assets.answer.answerers import serial
+from mog_assets.answer.extractive import Extractive
+from mog_assets.answer.notation import is_control
+from mog_assets.answer.readers import remembering
+from mog_assets.answer.roles import Reply, Usage
+from mog_assets.answer.rows import read_answers
+from mog_assets.build.tools import Tools
 from mog_assets.config import AnsweringSettings
+from mog_assets.index.corpora import Corpora
 from mog_assets.papers.at_rag import experiments as loop
 from mog_assets.papers.briefcontext.experiments import briefcontext, conflicts, preflight
 from mog_assets.papers.briefcontext.preflight_quality import Confusion, preflight_cases, preflight_quality
@@ -33,11 +35,9 @@ from mog_assets.papers.experiments.lab import Lab
 from mog_assets.papers.topics.assign import read_topics
 from mog_assets.questions.marks import exact_match
 from mog_assets.questions.sets import Question, load_questions
-from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.llm import Tally
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.tools import Tools
+from mog_assets.search.retrieval import Retrieval
 
 NAMES = ("key-position", "conflicts", "documents", "distractors", "preflight", "at-rag", "flips", "cost")
 POSITIONS, TOP_K, DOCUMENTS = [0, 50, 100], [4, 8], [1, 2, 4, 8]

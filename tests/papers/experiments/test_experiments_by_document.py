@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from mog_assets.evaluate.significance import by_document
 from mog_assets.papers.at_rag import experiments as loop
 from mog_assets.papers.briefcontext.experiments import conflicts, preflight
 from mog_assets.papers.briefcontext.preflight_quality import preflight_cases, preflight_quality
@@ -18,7 +19,6 @@ from mog_assets.papers.experiments.shares import share_interval
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.experiments import granularity, labels
 from mog_assets.papers.mix_of_granularity.shifts import shift
-from mog_assets.significance import by_document
 
 rng = np.random.default_rng(0)
 # Nine documents of ten questions, and values that documents decide: by question a clear difference, by document none.

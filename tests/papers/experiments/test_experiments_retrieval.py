@@ -14,10 +14,14 @@ from click.testing import CliRunner
 from shared import copy_folder
 from tiny_encoder import tiny_encoder
 
-from mog_assets import config, plan
+from mog_assets import config
+from mog_assets.build import plan
+from mog_assets.build.materialising import materialise
+from mog_assets.build.tools import Tools
 from mog_assets.cli import main
-from mog_assets.evaluation.measures import headline_measures
-from mog_assets.materialising import materialise
+from mog_assets.evaluate.measures import headline_measures
+from mog_assets.evaluate.significance import by_document, ends, resampled_means
+from mog_assets.index.corpora import Corpora
 from mog_assets.papers.experiments.assets import recipes
 from mog_assets.papers.experiments.conclusions import denied, over_sets, turned
 from mog_assets.papers.experiments.lab import NothingToMeasure, Verdict, alike, greater
@@ -28,9 +32,6 @@ from mog_assets.registry import EXPERIMENTS, VECTOR_STORES
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Store, digest
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.significance import by_document, ends, resampled_means
-from mog_assets.tools import Tools
 
 # Every experiment is run for all.
 pytestmark = pytest.mark.full

@@ -16,24 +16,24 @@ from safetensors.numpy import load_file
 from shared import copy_folder
 
 from mog_assets import config
-from mog_assets.chunking import plots as chunking_plots
-from mog_assets.chunking.layouts import open_layout
-from mog_assets.materialising import is_fresh, materialise
+from mog_assets.build.materialising import is_fresh, materialise
+from mog_assets.build.plan import graph
+from mog_assets.build.tools import Tools
+from mog_assets.index import chunk_plots as chunking_plots
+from mog_assets.index.corpora import Corpora
+from mog_assets.index.layouts import open_layout
+from mog_assets.index.vectors import vector_buckets
 from mog_assets.papers.topics import assets, checks, model, plots
 from mog_assets.papers.topics import fitting as topic_fitting
 from mog_assets.papers.topics.assign import document_topics, read_topics
 from mog_assets.papers.topics.model import OUTLIER, TopicModel, open_model
 from mog_assets.papers.topics.settings import TopicSettings
 from mog_assets.papers.topics.terms import topic_terms
-from mog_assets.plan import graph
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MissingArtefact, MogError
 from mog_assets.resources.snapshot import read_matching
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.vectors import vector_buckets
-from mog_assets.retrieval.where import Fields
-from mog_assets.tools import Tools
+from mog_assets.search.where import Fields
 
 pytestmark = pytest.mark.full
 

@@ -18,9 +18,9 @@ from served import environment
 from shared import ROOT, new_project, run_alone
 
 from mog_assets import config
+from mog_assets.build.tools import Tools
 from mog_assets.plugins.connectors import git_repositories
 from mog_assets.resources.errors import ConfigError
-from mog_assets.tools import Tools
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="the program git is not installed")
 STAGES = ["documents"]

@@ -12,8 +12,8 @@ from postgres import PASSWORD, running
 from served import command, environment
 from shared import ROOT, new_project, run_alone
 
+from mog_assets.build.tools import Tools
 from mog_assets.plugins.connectors import kept
-from mog_assets.tools import Tools
 
 STAGES = ["documents"]
 QUERY = "SELECT id, title, body AS text, year, price, day, seen, raw FROM articles WHERE year > 1900"

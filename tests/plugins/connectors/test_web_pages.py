@@ -14,9 +14,9 @@ from shared import ROOT, new_project, run_alone
 from web_server import WebServer
 
 from mog_assets import config
+from mog_assets.build.tools import Tools
 from mog_assets.plugins.connectors import kept
 from mog_assets.resources.errors import ConfigError
-from mog_assets.tools import Tools
 
 STAGES = ["documents"]
 

@@ -16,7 +16,7 @@ from shared import ROOT
 
 from mog_assets import config
 from mog_assets.cli import main
-from mog_assets.corpus.reading import read_corpus
+from mog_assets.documents.reading import read_corpus
 from mog_assets.plugins.datasets.editing import with_entry
 from mog_assets.plugins.datasets.foreign import LONGEST, Notes, write_documents
 from mog_assets.registry import IMPORTERS

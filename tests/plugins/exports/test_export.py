@@ -13,13 +13,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from ir_measures import RR, R, nDCG
 
+from mog_assets.build.tools import Tools
 from mog_assets.cli import main
-from mog_assets.evaluation.measures import evaluate
-from mog_assets.evaluation.runs import read_runs
+from mog_assets.evaluate.measures import evaluate
+from mog_assets.evaluate.runs import read_runs
 from mog_assets.plugins.exports.measures import file_names, retrieval_files, trec_qrels, trec_run, write_csv
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.errors import MogError
-from mog_assets.tools import Tools
 
 pytestmark = pytest.mark.full
 

@@ -9,7 +9,7 @@ import pytest
 from served import command, environment
 
 import mog_assets
-from mog_assets.tools import Tools
+from mog_assets.build.tools import Tools
 
 
 def exported(project, folder, *options):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from mog_assets.corpus.marks import headings_at
-from mog_assets.corpus.reading import read_corpus
-from mog_assets.corpus.worker import Limits
+from mog_assets.documents.formats.marks import headings_at
+from mog_assets.documents.reading import read_corpus
+from mog_assets.documents.worker import Limits
 from mog_assets.plugins.formats import code
 
 pytest.importorskip("tree_sitter", reason="the extra `code` is not installed")

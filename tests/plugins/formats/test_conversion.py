@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mog_assets.corpus.reading import read_corpus
-from mog_assets.corpus.worker import Limits
+from mog_assets.documents.reading import read_corpus
+from mog_assets.documents.worker import Limits
 
 installed = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
 RTF = rb"{\rtf1\ansi Ducks swim, {\b geese} fly.\par Gr\u252?n.}"

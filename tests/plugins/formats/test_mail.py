@@ -9,8 +9,8 @@ from email.message import EmailMessage
 import pytest
 from read_files import LIMIT, document, headings, read, reasons
 
-from mog_assets.corpus.memory import load_memory
-from mog_assets.corpus.reading import read_corpus
+from mog_assets.documents.memory import load_memory
+from mog_assets.documents.reading import read_corpus
 
 # Messages
 

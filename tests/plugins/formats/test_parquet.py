@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mog_assets.corpus import worker
-from mog_assets.corpus.memory import load_memory
-from mog_assets.corpus.reading import read_corpus
-from mog_assets.corpus.worker import Limits
+from mog_assets.documents import worker
+from mog_assets.documents.memory import load_memory
+from mog_assets.documents.reading import read_corpus
+from mog_assets.documents.worker import Limits
 
 LIMIT = 100_000
 

@@ -10,10 +10,10 @@ from pdf_file import pdf
 from PIL import Image, ImageDraw, ImageFont
 
 from mog_assets import config
-from mog_assets.corpus.marks import headings_at, page_at
-from mog_assets.corpus.pdf import read_pdf
-from mog_assets.corpus.reading import read_corpus
-from mog_assets.corpus.worker import Limits
+from mog_assets.documents.formats.marks import headings_at, page_at
+from mog_assets.documents.formats.pdf import read_pdf
+from mog_assets.documents.reading import read_corpus
+from mog_assets.documents.worker import Limits
 from mog_assets.plugins.formats import layout
 from mog_assets.resources.errors import MogError
 

@@ -30,7 +30,7 @@ import mog_assets  # noqa: E402
 from mog_assets.plugins.frameworks import haystack, langchain, llama_index  # noqa: E402
 from mog_assets.plugins.frameworks.retrievers import identity  # noqa: E402
 from mog_assets.resources.errors import ConfigError  # noqa: E402
-from mog_assets.serving.results import Passage, Span  # noqa: E402
+from mog_assets.serve.results import Passage, Span  # noqa: E402
 
 QUESTION = "How deep should garlic cloves be planted?"
 IN_SKY = {"corpus": "sky"}
@@ -186,7 +186,7 @@ def test_none_of_them_is_imported_before_it_is_used():
     code = "import sys, mog_assets; mog_assets.open; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert "mog_assets.serving.project" in done.stdout.split()
+    assert "mog_assets.serve.project" in done.stdout.split()
     packages = {name.split(".")[0] for name in done.stdout.split()}
     assert not packages & {"langchain_core", "llama_index", "haystack", "posthog", "fastapi"}
 

@@ -7,9 +7,9 @@ from starlette.testclient import TestClient
 
 from mog_assets.plugins.frameworks.compatible import Condition, Conditions, dify_where, openai_where
 from mog_assets.plugins.frameworks.scores import shares
-from mog_assets.serving import http
-from mog_assets.serving.limits import ServerOptions
-from mog_assets.serving.problems import Problem
+from mog_assets.serve import http
+from mog_assets.serve.limits import ServerOptions
+from mog_assets.serve.problems import Problem
 
 KEY = "a-key-of-many-letters"
 

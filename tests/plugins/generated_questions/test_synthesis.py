@@ -18,9 +18,13 @@ from chat_server import ChatServer, refusal, status
 from click.testing import CliRunner
 from shared import ROOT, copy_folder
 
-from mog_assets import config, plan
+from mog_assets import config
+from mog_assets.answer.replies import MAX_CHARS, Unparsable
+from mog_assets.build import plan
+from mog_assets.build.materialising import is_fresh, materialise
+from mog_assets.build.tools import Tools
 from mog_assets.cli import machine_findings, main
-from mog_assets.materialising import is_fresh, materialise
+from mog_assets.index.corpora import Corpora
 from mog_assets.plugins.generated_questions import filters
 from mog_assets.plugins.generated_questions.candidates import Candidate, read_asked
 from mog_assets.plugins.generated_questions.leads import leads_back
@@ -28,13 +32,10 @@ from mog_assets.plugins.generated_questions.model import NothingToAsk, WrittenQu
 from mog_assets.plugins.generated_questions.settings import GenerationSettings
 from mog_assets.plugins.generated_questions.windows import BREADTHS, Extract, drawn, windows
 from mog_assets.questions.sets import load_questions
-from mog_assets.replies import MAX_CHARS, Unparsable
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import ConfigError, MogError
-from mog_assets.retrieval.corpora import Corpora
 from mog_assets.text.terms import terms_of
-from mog_assets.tools import Tools
 
 pytestmark = pytest.mark.full
 

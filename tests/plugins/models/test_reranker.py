@@ -12,14 +12,14 @@ from rerank_server import RerankServer, score
 from shared import new_project, run_alone
 from tiny_encoder import tiny_encoder
 
+from mog_assets.build.plan import graph, needed
+from mog_assets.build.tools import Tools
 from mog_assets.config import load
-from mog_assets.plan import graph, needed
 from mog_assets.plugins.models.reranker import Reranker
 from mog_assets.plugins.models.reranker_settings import Reading, RerankEndpointSettings, RerankerSettings
-from mog_assets.ranking.retrieve import CHOSEN
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.registry import RERANKER_FORMS
-from mog_assets.tools import Tools
+from mog_assets.search.retrieval import CHOSEN
 
 READINGS = [
     Reading("how deep is garlic planted", ["Garlic is planted deep.", "Stars are hot.", "Stars are hot."]),

@@ -25,8 +25,8 @@ from web_server import WebServer
 import mog_assets
 from mog_assets.plugins.permissions.rules import hashed
 from mog_assets.resources.errors import ConfigError, MogError, NotAllowed, NotFound
-from mog_assets.serving import http
-from mog_assets.serving.limits import ServerOptions
+from mog_assets.serve import http
+from mog_assets.serve.limits import ServerOptions
 
 # Documents are pushed, questions are noted, and methods of papers are asked.
 pytestmark = pytest.mark.whole
@@ -352,7 +352,7 @@ def test_what_goes_wrong_is_told_without_the_names_of_what_is_not_seen(project, 
     def broken(*_, **__):
         raise MogError("embeddings/level_1 of c2: damaged")
 
-    monkeypatch.setattr(mog_assets.ranking.retrieve.Retrieval, "passages", broken)
+    monkeypatch.setattr(mog_assets.search.retrieval.Retrieval, "passages", broken)
     with pytest.raises(MogError, match="this cannot be answered now; the log says why"):
         project.opened.as_principal("ann").retrieve(QUESTION)
     answer = by_http(project, "ann").post("/v1/retrieve", json={"question": QUESTION})

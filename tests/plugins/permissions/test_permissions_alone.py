@@ -12,8 +12,8 @@ from mog_assets.cli import main
 from mog_assets.plugins.permissions.rules import hashed
 from mog_assets.registry import AUTHORIZERS
 from mog_assets.resources.errors import ConfigError, NotAllowed
-from mog_assets.serving import http
-from mog_assets.serving.limits import ServerOptions
+from mog_assets.serve import http
+from mog_assets.serve.limits import ServerOptions
 
 KEY = "ann-has-a-key-of-many-letters"
 RULES = {

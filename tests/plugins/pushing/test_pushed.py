@@ -16,9 +16,9 @@ import pytest
 from served import Served, command, environment
 from shared import ROOT, new_project, run_alone
 
+from mog_assets.build.tools import Tools
 from mog_assets.plugins.pushing.pushed import push
 from mog_assets.resources.errors import ConfigError, MogError
-from mog_assets.tools import Tools
 
 STAGES = ["documents"]
 

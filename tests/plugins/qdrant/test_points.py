@@ -7,12 +7,12 @@ import pyarrow.parquet as pq
 import pytest
 from served import command, environment
 
+from mog_assets.build.tools import Tools
+from mog_assets.index.corpora import Corpora
 from mog_assets.plugins.qdrant.ids import IdSet, packed_ids, stored_ids, unpacked_ids
 from mog_assets.plugins.qdrant.nearest import nearest
 from mog_assets.plugins.qdrant.store import collections_of
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.nearest import exactly_nearest
-from mog_assets.tools import Tools
+from mog_assets.search.nearest import exactly_nearest
 
 
 def test_ids_are_found_at_their_places_and_unknown_ones_nowhere(tmp_path):

@@ -17,12 +17,12 @@ from shared import SAMPLES, new_project, run_alone
 from ray_cluster import GONE_SECONDS, NODE, processes_of_ray, running_cluster  # isort: skip
 import ray
 
+from mog_assets.build.tools import Tools
 from mog_assets.plugins.ray import cluster as connections
 from mog_assets.plugins.ray.engine import RayEngine
 from mog_assets.plugins.ray.settings import RaySettings
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.holding import alive
-from mog_assets.tools import Tools
 
 CORPUS_ASSETS = ["group:corpus", "group:chunking", "tokens", "bm25/level_1", "embeddings/level_1", "sentence_graph"]
 

@@ -14,16 +14,17 @@ import torch
 import yaml
 from shared import copy_folder
 
-from mog_assets import config, tensors
-from mog_assets.plan import default, graph
+from mog_assets import config
+from mog_assets.answer.reader import calibration, network
+from mog_assets.answer.reader.model import source
+from mog_assets.answer.reader.spans import SpanReader
+from mog_assets.answer.reader.windows import Tokens, WordPieces
+from mog_assets.build.plan import default, graph
 from mog_assets.plugins.reader_training import adapters, assets, fitting, training
 from mog_assets.plugins.reader_training.examples import Document, Lesson, shown
 from mog_assets.plugins.reader_training.lessons import places, teaches, without
 from mog_assets.questions.sets import Evidence, Question
-from mog_assets.reader import calibration, network
-from mog_assets.reader.model import source
-from mog_assets.reader.spans import SpanReader
-from mog_assets.reader.windows import Tokens, WordPieces
+from mog_assets.resources import tensors
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.store import Store
 
@@ -312,8 +313,8 @@ def test_a_damaged_reader_is_found_and_trained_again(grown, tmp_path, materialis
     found, data = stored_reader(garden)
     path = found.path("reader.safetensors")
     path.write_bytes(data[:-3] + bytes([data[-3] ^ 1]) + data[-2:])
-    from mog_assets.answering.ask import reader
-    from mog_assets.tools import Tools
+    from mog_assets.answer.ask import reader
+    from mog_assets.build.tools import Tools
 
     with pytest.raises(MogError, match="expected the bytes that were stored"):
         reader(Tools(garden.settings))

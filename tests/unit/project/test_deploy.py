@@ -131,7 +131,7 @@ def test_every_variable_is_read_by_somebody():
     unknown = {name for name in named if not FOREIGN.match(name)} - read_by_the_project()
     assert unknown == set()
     # MOG_EXECUTOR among them has a value that there is.
-    from mog_assets.automation import _EXECUTORS
+    from mog_assets.build.automation import _EXECUTORS
 
     values = [one["environment"]["MOG_EXECUTOR"] for one in own().values()]
     values += [one["value"] for one in code()["env"] if one["name"] == "MOG_EXECUTOR"]

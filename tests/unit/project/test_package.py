@@ -53,7 +53,7 @@ def test_a_folder_named_resources_of_the_user_hides_nothing(wheel, tmp_path):
         if name.endswith(".py")
     )
     assert "mog_assets.resources.store" in names
-    imports = ", ".join(["mog_assets.stopping", *names, "resources"])
+    imports = ", ".join(["mog_assets.build.stopping", *names, "resources"])
     code = f"import {imports}; assert resources.theirs; print(mog_assets.__file__)"
     command = [sys.executable, "-c", code]
     environment = {**os.environ, "PYTHONPATH": str(wheel[1])}

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mog_assets import plan
-from mog_assets.evaluation.measures import Board, boards, document_measures, evaluate, measure_names
-from mog_assets.evaluation.scores import score
-from mog_assets.materialising import materialise
+from mog_assets.build import plan
+from mog_assets.build.materialising import materialise
+from mog_assets.build.tools import Tools
+from mog_assets.evaluate.measures import Board, boards, document_measures, evaluate, measure_names
+from mog_assets.evaluate.scores import score
 from mog_assets.plugins.feedback.use import log_path, note_used, quoted
 from mog_assets.questions.assets import _keep_apart as keep_apart
 from mog_assets.questions.reading import KnownDocument, QuestionReading, located, read_questions
 from mog_assets.questions.sets import Evidence, Question, Relevant, load_questions, write_questions
 from mog_assets.questions.splits import SHARE, TEST, TRAIN, divided, sharing_evidence
 from mog_assets.resources.errors import ConfigError, MogError
-from mog_assets.tools import Tools
 
 TEXTS = {
     ("garden", "soap.md"): "Soap must cure. It takes four weeks in a dry room, and longer in winter.",

@@ -13,7 +13,7 @@ from served import Served, command
 from shared import ROOT
 
 from mog_assets import config
-from mog_assets.corpus.sources import SOURCES, Source, forgotten, synchronised
+from mog_assets.documents.sources import SOURCES, Source, forgotten, synchronised
 from mog_assets.registry import Registry
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.store import Store

@@ -11,22 +11,23 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import sparse
 
-from mog_assets import config, plan
-from mog_assets.chunking.chunks import Layout
-from mog_assets.chunking.cuts import unit_chars
-from mog_assets.chunking.layouts import bucket_layout
+from mog_assets import config
+from mog_assets.build import plan
+from mog_assets.build.materialising import materialise
+from mog_assets.build.tools import Tools
 from mog_assets.config import settings_model
-from mog_assets.corpus.documents import bucket_of, make_document, write_documents
-from mog_assets.materialising import materialise
+from mog_assets.documents.documents import bucket_of, make_document, write_documents
+from mog_assets.index.bm25 import Bm25Index, TermCounts, statistics
+from mog_assets.index.corpora import Corpora
+from mog_assets.index.layouts import bucket_layout
+from mog_assets.index.statistics import TOTALS, file_of, write_terms
 from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles, packed
 from mog_assets.papers.learned_chunking.tokens_to_answer import tokens_to_answer
 from mog_assets.papers.mix_of_granularity.graph.index_on_disk import save_terms
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around, save_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
-from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.statistics import TOTALS, file_of, write_terms
-from mog_assets.tools import Tools
+from mog_assets.text.chunks import Layout
+from mog_assets.text.cuts import unit_chars
 
 pytestmark = pytest.mark.full
 
@@ -80,7 +81,7 @@ class Project:
 
 
 def test_documents_that_are_read_are_not_in_memory_together(tmp_path, monkeypatch):
-    monkeypatch.setattr("mog_assets.corpus.spool._WAITING", 500_000)
+    monkeypatch.setattr("mog_assets.documents.spool._WAITING", 500_000)
     small = Project(tmp_path / "small", 8, 5, 50_000)
     large = Project(tmp_path / "large", 32, 5, 50_000)
 
@@ -92,7 +93,7 @@ def test_documents_that_are_read_are_not_in_memory_together(tmp_path, monkeypatc
 
 
 def test_layouts_that_were_opened_are_not_all_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr("mog_assets.chunking.layouts._KEPT_BYTES", 4_000_000)
+    monkeypatch.setattr("mog_assets.index.layouts._KEPT_BYTES", 4_000_000)
     chunks = 100_000
     write_documents([make_document("a", "", "x" * chunks, {}, {})], tmp_path / "documents.parquet")
     ends = np.arange(1, chunks + 1, dtype=np.int32)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mog_assets.tensors import encode, mapped
+from mog_assets.resources.tensors import encode, mapped
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int16, np.uint32, np.int64, np.float16, np.float32])

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import pytest
 from chat_server import ChatServer, Reply, completion, extra_input, faults, refusal, refused_parameter, says
 
-from mog_assets.answering.parsing import CITED, choice, text_answer
-from mog_assets.answering.prompted import Prompted
-from mog_assets.answering.roles import AnswerRequest, Judgement, Passage
+from mog_assets.answer.parsing import CITED, choice, text_answer
+from mog_assets.answer.prompted import Prompted
+from mog_assets.answer.replies import MAX_CHARS, Unparsable, only, shown, whole
+from mog_assets.answer.roles import AnswerRequest, Judgement, Passage
 from mog_assets.papers.at_rag.roles import CLASSIFY, GRADE_SUPPORT, GRADE_USEFULNESS, REWRITE, THINK
 from mog_assets.papers.briefcontext.roles import EXTRACT, NOTHING, REDUCE, extraction
 from mog_assets.plugins.generated_questions import asking
 from mog_assets.plugins.generated_questions.candidates import Dropped
 from mog_assets.plugins.generated_questions.windows import Extract
-from mog_assets.replies import MAX_CHARS, Unparsable, only, shown, whole
 from mog_assets.resources.chat import Form, LlmSettings, RequestFailed
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.llm import OpenAIModel

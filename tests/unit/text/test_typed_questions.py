@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from mog_assets.retrieval.term_tables import TermTable, Together, write_table
+from mog_assets.index.term_tables import TermTable, Together, write_table
 from mog_assets.text.questions import Analysed, Vocabulary, analysed, words_in
 from mog_assets.text.terms import terms_of
 

@@ -13,17 +13,17 @@ import numpy as np
 from pydantic import Field
 
 from mog_assets import config, registry
-from mog_assets.answering.answerers import Way, one_step
-from mog_assets.chunking.chunkers import Chunker
+from mog_assets.answer.answerers import Way, one_step
 from mog_assets.cli.common import config_option, echo, guarded, settings_of
-from mog_assets.corpus.formats import Format
-from mog_assets.corpus.marks import Parsed
-from mog_assets.corpus.sources import Source
-from mog_assets.evaluation.measures import Measure
-from mog_assets.ranking.methods import searched
-from mog_assets.ranking.relations import FurtherExpert
+from mog_assets.documents.formats.kinds import Format
+from mog_assets.documents.formats.marks import Parsed
+from mog_assets.documents.sources import Source
+from mog_assets.evaluate.measures import Measure
 from mog_assets.resources.settings import SettingsModel
-from mog_assets.retrieval.methods import Kind, parse
+from mog_assets.search.builtin_methods import searched
+from mog_assets.search.methods import Kind, parse
+from mog_assets.search.relations import FurtherExpert
+from mog_assets.text.chunkers import Chunker
 
 
 class ShelfSettings(SettingsModel):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from mog_assets.answering.answerers import one_step
+from mog_assets.answer.answerers import one_step
 from mog_assets.config import Settings
 from mog_assets.papers.briefcontext.answerer import briefcontext
 from mog_assets.papers.experiments.answers import accuracy_measures, differences, of_model, paired_rows

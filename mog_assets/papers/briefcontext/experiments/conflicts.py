@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.evaluation.scores import interval, p_said, p_text
+from mog_assets.answer.reader.calibration import RIGHT
+from mog_assets.evaluate.scores import interval, p_said, p_text
+from mog_assets.evaluate.significance import bootstrap_interval, by_document, detectable, holm, permutation_p
 from mog_assets.papers.briefcontext.answerer import PARTITIONS, split
 from mog_assets.papers.briefcontext.experiments.briefcontext import (
     BOTH,
@@ -36,8 +38,6 @@ from mog_assets.papers.experiments.lab import (
 )
 from mog_assets.questions.marks import f1, normalised
 from mog_assets.questions.sets import Question
-from mog_assets.reader.calibration import RIGHT
-from mog_assets.significance import bootstrap_interval, by_document, detectable, holm, permutation_p
 
 # Share of resolved conflicts (BriefContext, section 1).
 _RESOLVED = 0.747

@@ -7,23 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from mog_assets.answering.notation import combinations
+from mog_assets.answer.notation import combinations
 from mog_assets.config import Settings
-from mog_assets.evaluation.scores import interval, on_documents, p_said
+from mog_assets.evaluate.scores import interval, on_documents, p_said
+from mog_assets.evaluate.significance import RESAMPLES, by_document, detectable, ends, permutation_p, resampled_means
 from mog_assets.papers.briefcontext.preflight import TOP
 from mog_assets.papers.briefcontext.preflight_quality import Confusion, preflight_cases
 from mog_assets.papers.experiments.answers import AnsweredCases, of_answers
 from mog_assets.papers.experiments.conclusions import untestable
 from mog_assets.papers.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, Verdict, registered
 from mog_assets.papers.experiments.shares import share_interval
-from mog_assets.significance import (
-    RESAMPLES,
-    by_document,
-    detectable,
-    ends,
-    permutation_p,
-    resampled_means,
-)
 
 # BriefContext, supplementary table 4.
 _PAPER = Confusion(426, 423, 34, 235)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mog_assets.config import RetrieverName, Settings
+from mog_assets.index.vector_stores import VECTOR_STORES
 from mog_assets.papers.experiments import plots
 from mog_assets.papers.experiments.conclusions import untestable
 from mog_assets.papers.experiments.lab import Claim, Experiment, Findings, Lab, registered
@@ -22,8 +23,7 @@ from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.ranker import ROUTERS, level_ranker, router_weights
 from mog_assets.resources.store import Artefact
-from mog_assets.retrieval.methods import needs, parse
-from mog_assets.retrieval.vector_stores import VECTOR_STORES
+from mog_assets.search.methods import needs, parse
 
 _PAPER_STORAGE = 2.7
 

@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.config import Settings
-from mog_assets.evaluation.measures import headline_measures
-from mog_assets.evaluation.scores import interval
+from mog_assets.evaluate.measures import headline_measures
+from mog_assets.evaluate.scores import interval
+from mog_assets.evaluate.significance import RESAMPLES, by_document, ends, resampled_means
 from mog_assets.papers.experiments import plots
 from mog_assets.papers.experiments.conclusions import every, joined, over_sets, turned, untestable
 from mog_assets.papers.experiments.lab import (
@@ -31,10 +32,9 @@ from mog_assets.papers.experiments.lab import (
 from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.papers.mix_of_granularity.ranker import level_ranker, router_weights
 from mog_assets.papers.mix_of_granularity.settings import GRAPH
-from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.retrieval.methods import named_methods, needs, parse
-from mog_assets.retrieval.passages import Passages
-from mog_assets.significance import RESAMPLES, by_document, ends, resampled_means
+from mog_assets.search.methods import named_methods, needs, parse
+from mog_assets.search.ranked_passages import Passages
+from mog_assets.search.retrieval import Retrieval
 
 
 def k_r(lab: Lab) -> Findings:

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.config import Settings
-from mog_assets.evaluation.scores import p_said
+from mog_assets.evaluate.scores import p_said
+from mog_assets.evaluate.significance import by_document, permutation_p
 from mog_assets.papers.experiments.lab import (
     ALPHA,
     Claim,
@@ -22,9 +23,8 @@ from mog_assets.papers.mix_of_granularity.ranker import level_ranker
 from mog_assets.papers.mix_of_granularity.settings import ROUTER, SOFT_LABELS
 from mog_assets.questions.sets import Question
 from mog_assets.resources.errors import MogError
-from mog_assets.retrieval.methods import parse
-from mog_assets.retrieval.passages import Passages
-from mog_assets.significance import by_document, permutation_p
+from mog_assets.search.methods import parse
+from mog_assets.search.ranked_passages import Passages
 
 
 def spread_of(weights: np.ndarray, documents: np.ndarray, seed: int) -> tuple[Verdict, str]:

@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.config import Settings
-from mog_assets.evaluation.measures import headline_measures
-from mog_assets.evaluation.scores import p_text
+from mog_assets.evaluate.measures import headline_measures
+from mog_assets.evaluate.scores import p_text
+from mog_assets.evaluate.significance import Totals, by_document, holm
 from mog_assets.papers.experiments.conclusions import denied, every, joined, over_sets, turned, untestable
 from mog_assets.papers.experiments.lab import (
     Claim,
@@ -48,8 +49,7 @@ from mog_assets.papers.mix_of_granularity.plots import weights_by_kind
 from mog_assets.papers.mix_of_granularity.ranker import ROUTERS
 from mog_assets.papers.mix_of_granularity.settings import SOFT_LABELS
 from mog_assets.papers.mix_of_granularity.shifts import shift
-from mog_assets.retrieval.methods import needs, parse
-from mog_assets.significance import Totals, by_document, holm
+from mog_assets.search.methods import needs, parse
 
 ALL = "all"
 # Minimum number of questions about a corpus to train a router that is compared with one of all questions.

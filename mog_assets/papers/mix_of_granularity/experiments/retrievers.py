@@ -8,10 +8,11 @@ from functools import partial
 
 import numpy as np
 
-from mog_assets.arrays import places
-from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.config import Settings
-from mog_assets.evaluation.measures import headline_measures
+from mog_assets.evaluate.measures import headline_measures
+from mog_assets.index.corpora import Corpora, Encode
+from mog_assets.index.layouts import bucket_layout
+from mog_assets.index.vectors import bucket_texts, pool
 from mog_assets.papers.experiments.conclusions import every, joined, over_sets, untestable
 from mog_assets.papers.experiments.lab import (
     Experiment,
@@ -26,12 +27,11 @@ from mog_assets.papers.experiments.lab import (
 )
 from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS, RetrieverEncoderSettings
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks, Ranker, router_weights
-from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.retrieval.corpora import Corpora, Encode
-from mog_assets.retrieval.methods import Method, needs, parse
-from mog_assets.retrieval.passages import Passages
-from mog_assets.retrieval.search import DenseSearcher, Hits, HybridSearcher, Remembering, Searcher
-from mog_assets.retrieval.vectors import bucket_texts, pool
+from mog_assets.resources.arrays import places
+from mog_assets.search.level_search import DenseSearcher, Hits, HybridSearcher, Remembering, Searcher
+from mog_assets.search.methods import Method, needs, parse
+from mog_assets.search.ranked_passages import Passages
+from mog_assets.search.retrieval import Retrieval
 
 # Scores in memory at once: 256 MB.
 _PRODUCTS = 1 << 26

@@ -7,10 +7,15 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from mog_assets.chunking.checks import SPANS_TILE
-from mog_assets.chunking.chunks import Layout
-from mog_assets.chunking.layouts import bucket_layout
+from mog_assets.build.recipe import Recipe, Work
+from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
+from mog_assets.index.chunk_checks import SPANS_TILE
+from mog_assets.index.corpora import Corpora
+from mog_assets.index.layouts import bucket_layout
+from mog_assets.index.statistics import Counted
+from mog_assets.index.statistics_assets import statistics_settings, write_statistics
+from mog_assets.index.tokens import assemble, languages_of
 from mog_assets.papers.mix_of_granularity.graph import checks, plots
 from mog_assets.papers.mix_of_granularity.graph.building import Made, make
 from mog_assets.papers.mix_of_granularity.graph.index_on_disk import save_terms
@@ -18,13 +23,8 @@ from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around
 from mog_assets.papers.mix_of_granularity.graph.packed import save_matrix
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 from mog_assets.papers.mix_of_granularity.settings import GRAPH
-from mog_assets.recipe import Recipe, Work
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.statistics import Counted
-from mog_assets.retrieval.statistics_assets import statistics_settings, write_statistics
-from mog_assets.retrieval.tokens import assemble, languages_of
+from mog_assets.text.chunks import Layout
 from mog_assets.text.terms import ANALYSIS
-from mog_assets.tools import Tools
 
 GROUP = "mix_of_granularity"
 
@@ -83,7 +83,7 @@ def _nodes(work: Work) -> Any:
     counted = {name: name.replace("bucket", "counts") for name in names}
     jobs = {counted[n]: {"documents": str(documents.path(n)), "spans": str(work.draft.path(n))} for n in names}
     keys = {counted[n]: [*keys[n], languages_of(documents.path(n)), ANALYSIS] for n in names}
-    tokenised = sum(work.map("mog_assets.retrieval.tokens:count_bucket", jobs, keys, "buckets tokenised", reuse=True))
+    tokenised = sum(work.map("mog_assets.index.tokens:count_bucket", jobs, keys, "buckets tokenised", reuse=True))
     work.recomputed |= {
         "documents split": split,
         "documents tokenised": tokenised,

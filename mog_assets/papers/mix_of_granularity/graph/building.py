@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.build.recipe import Work
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import FILES as NEIGHBOURHOODS
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import (
     Around,
@@ -29,7 +30,6 @@ from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (
     searched,
 )
 from mog_assets.papers.mix_of_granularity.settings import GRAPH
-from mog_assets.recipe import Work
 
 # Queries per block: a few seconds of work.
 _BLOCK = 16_384

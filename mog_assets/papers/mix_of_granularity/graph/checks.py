@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import sparse
 
-from mog_assets.chunking.chunks import Layout
-from mog_assets.chunking.layouts import bucket_layout, join_layouts
+from mog_assets.build.recipe import Check, Work
+from mog_assets.index.layouts import bucket_layout, join_layouts
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Membership, load_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.sentence_graph import Graph, open_graph
 from mog_assets.papers.mix_of_granularity.settings import GRAPH
-from mog_assets.recipe import Check, Work
+from mog_assets.text.chunks import Layout
 
 
 def graph_fault(graph: Graph, nodes: int, k: int, threshold: float) -> str | None:

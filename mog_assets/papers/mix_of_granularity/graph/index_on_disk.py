@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mog_assets.index.bm25 import Bm25Index
 from mog_assets.resources.scratch import Scratch
-from mog_assets.retrieval.bm25 import Bm25Index
-from mog_assets.tables import read_table
+from mog_assets.resources.tables import read_table
 
 
 def save_terms(terms: Sequence[str], path: Path) -> None:

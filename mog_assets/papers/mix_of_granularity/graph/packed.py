@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from mog_assets.tables import numbers, read_table
+from mog_assets.resources.tables import numbers, read_table
 
 _UNSIGNED = (np.uint8, np.uint16, np.uint32)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mog_assets.plots import new_figure, plain, png
+from mog_assets.build.plots import new_figure, plain, png
 
 # Colours that colour-blind readers tell apart (Okabe and Ito 2008).
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")

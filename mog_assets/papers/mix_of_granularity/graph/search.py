@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from mog_assets.arrays import places, ranges
-from mog_assets.chunking.chunks import Layout
-from mog_assets.chunking.layouts import join_layouts, open_layout
-from mog_assets.lazy import cached_property
+from mog_assets.index.bm25 import Bm25Index, TermCounts
+from mog_assets.index.corpora import Corpora
+from mog_assets.index.layouts import join_layouts, open_layout
+from mog_assets.index.statistics import Counted
+from mog_assets.index.vectors import VectorTable
 from mog_assets.papers.mix_of_granularity.graph.index_on_disk import IndexOnDisk, load_terms
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around, load_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.packed import load_matrix
 from mog_assets.papers.mix_of_granularity.settings import GRAPH
+from mog_assets.resources.arrays import places, ranges
+from mog_assets.resources.lazy import cached_property
 from mog_assets.resources.store import Artefact
-from mog_assets.retrieval.bm25 import Bm25Index, TermCounts
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.passages import DEPTH, Passages, seen
-from mog_assets.retrieval.search import Hits
-from mog_assets.retrieval.statistics import Counted
-from mog_assets.retrieval.vectors import VectorTable
+from mog_assets.search.level_search import Hits
+from mog_assets.search.ranked_passages import DEPTH, Passages, seen
+from mog_assets.text.chunks import Layout
 
 # Term counts of neighbourhoods in memory at a time while they are weighted: 60 bytes each.
 _ENTRIES = 8_000_000

@@ -27,9 +27,9 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from scipy import sparse
 
-from mog_assets.arrays import pairs
+from mog_assets.index.bm25 import keep_kernel, open_bm25s, term_weights
 from mog_assets.papers.mix_of_granularity.graph.packed import differences, load_columns, save_columns, sums
-from mog_assets.retrieval.bm25 import keep_kernel, open_bm25s, term_weights
+from mog_assets.resources.arrays import pairs
 
 # Extra results: most ties at the last place end there; the others are decided with all scores.
 _SLACK = 8

@@ -1,0 +1,142 @@
+"""What each role reads in a reply: tolerant of text around an answer, strict about the answer."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from mog_assets.answer.replies import Unparsable, agreed, decode, only, said, shown, whole, worded
+from mog_assets.answer.roles import Judgement
+
+# The key of an answer that names the documents it rests on.
+CITED = "documents"
+MAX_QUERY_CHARS = 1_000
+MAX_CLAIMS = 200
+
+
+def choice(text: str, options: Mapping[str, str]) -> str:
+    """The letter of an option: `answer_choice` of the only object, or a bare letter.
+
+    In an object that is not valid JSON, such as one with quotes inside its reasoning, the value must end.
+
+    Raises:
+        Unparsable: there is none, it is not an option, or there are several.
+    """
+    text, wanted = said(text), f"answer_choice, one of {', '.join(options)}"
+    try:
+        objects = decode(text)
+    except Unparsable:
+        value = agreed(re.findall(r'"answer_choice"\s*:\s*"([^"\n]*)"', text), "answer_choice")
+    else:
+        if objects:
+            value = agreed([o["answer_choice"] for o in objects if "answer_choice" in o], "answer_choice")
+        else:
+            value = re.sub(r"^\s*(?:final\s+)?answer\s*(?::|is)\s*", "", whole(text, wanted), flags=re.IGNORECASE)
+    letter = _letter(value, options)
+    if letter is None:
+        raise Unparsable(f"expected {wanted}, got {shown(str(value))}")
+    return letter
+
+
+def _letter(value: Any, options: Mapping[str, str]) -> str | None:
+    if not isinstance(value, str):
+        return None
+    text = value.strip().strip("\"'*`.()[] \n")
+    for key in options:
+        if text.casefold() == key.casefold():
+            return key
+    named = [key for key, option in options.items() if option.strip().strip(".").casefold() == text.casefold()]
+    if len(named) == 1:
+        return named[0]
+    # "B. text" and "(B) text", but not a word: "A fever" is not option A.
+    match = re.match(r"[(\[]?(\w{1,8})\s*[.):\]]\s*(.*)", value.strip(), re.DOTALL)
+    if not match or match[1] not in options:
+        return None
+    if match[2].strip().casefold() == options[match[1]].strip().casefold():
+        return match[1]
+    # Another letter after it: an option that is weighed, or the list of all; "A" before a word is an article.
+    others = [key for key in options if key != match[1]]
+    weighed = any(re.search(rf"(?<!\w){key}(?!\w)(?!(?<=A) [a-z])", match[2]) for key in others)
+    return None if weighed else match[1]
+
+
+def text_answer(text: str) -> str:
+    """The text `answer` of the only object, or the whole output if it has no object.
+
+    Raises:
+        Unparsable: there is none, it is blank or a refusal, or there are several.
+    """
+    objects = decode(said(text))
+    if not objects:
+        return whole(text, "answer")
+    return worded(agreed([o["answer"] for o in objects if "answer" in o], "answer"), "answer")
+
+
+def cited(text: str, count: int) -> list[int]:
+    """The numbers of the documents that an answer rests on, as a model says: from 1 to `count`, each once.
+
+    Numbers of documents that there are not are left out. Empty if the output says nothing of the kind.
+    """
+    try:
+        objects = decode(said(text))
+    except Unparsable:
+        return []
+    named: list[Any] = next((o[CITED] for o in reversed(objects) if isinstance(o.get(CITED), list)), [])
+    return list(dict.fromkeys(n for n in named if type(n) is int and 1 <= n <= count))
+
+
+def query(text: str) -> str:
+    """The text `query` of the only object, on one line.
+
+    Raises:
+        Unparsable: it is missing, blank, a refusal, or longer than `MAX_QUERY_CHARS`.
+    """
+    return " ".join(worded(only(text, "query"), "query", MAX_QUERY_CHARS).split())
+
+
+def judgement(text: str) -> Judgement:
+    """Three marks of the only object.
+
+    Raises:
+        Unparsable: a mark is missing, not a number, or outside [0, 10].
+    """
+    marks = {}
+    for name in ("correctness", "completeness", "relevance"):
+        value = only(text, name)
+        if type(value) not in (int, float) or not (math.isfinite(value) and 0 <= value <= 10):
+            raise Unparsable(f"expected {name}, a number from 0 to 10, got {shown(str(value))}")
+        marks[name] = float(value)
+    return Judgement(**marks)
+
+
+def claims(text: str) -> list[str]:
+    """The texts `claims` of the only object.
+
+    Raises:
+        Unparsable: there is none, there are more than `MAX_CLAIMS`, or one is no text, blank or a refusal.
+    """
+    values = only(text, "claims")
+    if not isinstance(values, list) or not 0 < len(values) <= MAX_CLAIMS:
+        raise Unparsable(f"expected claims, a list of 1 to {MAX_CLAIMS} texts, got {shown(str(values))}")
+    return [worded(value, "a claim") for value in values]
+
+
+def verdicts(text: str, count: int) -> list[bool]:
+    """The verdicts of the only object, by number from 1 to `count`.
+
+    Raises:
+        Unparsable: a number is missing, is there twice or is another one, or a verdict is neither true nor false.
+    """
+    values = only(text, "verdicts")
+    said = (
+        [(v.get("number"), v.get("verdict")) for v in values if isinstance(v, dict)] if isinstance(values, list) else []
+    )
+    by_number = {number: verdict for number, verdict in said if type(number) is int and type(verdict) is bool}
+    if not isinstance(values, list) or len(values) != count or by_number.keys() != set(range(1, count + 1)):
+        raise Unparsable(
+            f"expected verdicts, true or false for each number from 1 to {count}, got {shown(json.dumps(values))}"
+        )
+    return [by_number[number] for number in range(1, count + 1)]

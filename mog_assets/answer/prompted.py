@@ -1,0 +1,230 @@
+"""The roles implemented by a chat model, with prompts in separate files.
+
+Documents, questions and earlier model outputs are data. They stand between marks with a number derived from all of the
+data, so that no data can contain the mark, while equal requests have equal messages and are found in the cache. Text
+that looks like a mark or a control token of a chat format is broken up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, TypeVar, cast
+
+from mog_assets.answer import parsing
+from mog_assets.answer.prompting import Piece, Prompt, fenced, fill, marks, neutral, nonce, prompt_of
+from mog_assets.answer.replies import MAX_CHARS, VERSION, Unparsable, encodable, ended, failure
+from mog_assets.answer.roles import AnswerRequest, Complete, Judgement, Passage, Reply, Role, Usage
+from mog_assets.answer.streaming import AnswerText
+from mog_assets.registry import WAYS
+from mog_assets.resources.chat import Form, Message, schema
+from mog_assets.resources.errors import MogError
+
+T = TypeVar("T")
+
+_PROMPTS = ("data", "form_choice", "form_open", "answer", "judge")
+_KEPT = 2_000  # characters kept of an output that was too long to be parsed
+
+
+def load_prompt(name: str) -> Prompt:
+    """A prompt of the package by name."""
+    return prompt_of("mog_assets.answer", name)
+
+
+@cache
+def prompts_fingerprint() -> str:
+    """Changes with the text or version of any prompt, and with the way in which replies are read."""
+    roles = [role.load_prompt() for way in WAYS.values() for role in way.roles]
+    return hashlib.sha256(repr([VERSION, *map(load_prompt, _PROMPTS), *roles]).encode()).hexdigest()[:8]
+
+
+def build(
+    prompt: Prompt, request: AnswerRequest, pieces: Mapping[str, Sequence[Piece]], words: Mapping[str, str]
+) -> list[Message]:
+    """The messages of a role.
+
+    Args:
+        prompt: That of the role.
+        request: The question.
+        pieces: Data by field of the prompt; an empty field becomes `none`.
+        words: Other fields, which are not data.
+    """
+    rule = load_prompt("data")
+    question = [("question", request.question), *((f"option {key}", text) for key, text in request.options.items())]
+    every: dict[str, Sequence[Piece]] = {"question": question, **pieces}
+    data = {name: [(heading, neutral(text)) for heading, text in texts] for name, texts in every.items()}
+    number = nonce([prompt.name, prompt.version, *(text for texts in data.values() for _, text in texts)])
+    begin, end = marks(number)
+    fields = dict(words)
+    for name, texts in data.items():
+        fields[name] = "\n".join(fenced(number, piece) for piece in texts) or "none"
+    instructions, task = prompt.parts
+    system = f"[{prompt.name} {prompt.version}, data {rule.version}]\n{instructions}\n\n{rule.parts[0]}"
+    # One pass each, so that braces inside data are text.
+    return [
+        {"role": "system", "content": fill(system, {**words, "begin": begin, "end": end})},
+        {"role": "user", "content": fill(task, fields)},
+    ]
+
+
+def documents(passages: Sequence[Passage]) -> list[Piece]:
+    """Return passages as data, each with its title."""
+    return [
+        (f"document {i} of {len(passages)}", f"Title: {p.title}\n{p.text}" if p.title else p.text)
+        for i, p in enumerate(passages, 1)
+    ]
+
+
+def numbered(heading: str, texts: Sequence[str]) -> list[Piece]:
+    """Return texts of one kind as data."""
+    return [(f"{heading} {i} of {len(texts)}", text) for i, text in enumerate(texts, 1)]
+
+
+def answer_piece(request: AnswerRequest, answer: str) -> list[Piece]:
+    """Return an answer as data: a letter with the text of its option."""
+    spelled = request.spelled(answer)
+    return [("answer", spelled if spelled == answer else f"{answer}. {spelled}")]
+
+
+def _form(request: AnswerRequest, cites: bool) -> str:
+    name = "form_choice" if request.options else "form_open"
+    form, words = load_prompt(name), {"letters": ", ".join(request.options), "cited": _CITED[0] if cites else ""}
+    return f"[{name} {form.version}]\n{fill(form.parts[0], words)}"
+
+
+def _answered(request: AnswerRequest, cites: bool) -> tuple[Mapping[str, str], Form]:
+    """The form of an answer, in the words of the prompt and as a schema; `cites` asks for the documents it rests on."""
+    key, value = ("answer_choice", {"type": "string", "enum": list(request.options)}) if request.options else _OPEN
+    properties = {"step_by_step_thinking": {"type": "string"}, key: value, **(_CITED[1] if cites else {})}
+    return {"form": _form(request, cites)}, Form("answer", properties)
+
+
+_OPEN = ("answer", {"type": "string"})
+_CITED = (
+    ', "documents": [the numbers of the documents that the answer rests on]',
+    {parsing.CITED: {"type": "array", "items": {"type": "integer"}}},
+)
+QUERY = Form("query", {"query": {"type": "string"}})
+_CLAIMS = Form("claims", {"claims": {"type": "array", "items": {"type": "string"}}})
+_VERDICT = {"number": {"type": "integer"}, "reason": {"type": "string"}, "verdict": {"type": "boolean"}}
+_VERDICTS = Form("verdicts", {"verdicts": {"type": "array", "items": schema(_VERDICT)}})
+_MARKS = Form("marks", {name: {"type": "number"} for name in ("correctness", "completeness", "relevance")})
+
+
+@dataclass(frozen=True)
+class Prompted:
+    """A chat model as reader.
+
+    Attributes:
+        complete: The model.
+        model: Its name, with the other settings that change answers.
+        heard: Called with the text of an answer, piece by piece, while it is written; None if nobody waits for it.
+        failures: Errors of `complete` that concern one request and become its reply; others, such as an exceeded spend
+            cap, are raised.
+    """
+
+    complete: Complete
+    model: str
+    failures: tuple[type[Exception], ...] = (MogError,)
+    token_unit: str = "tokens"
+    heard: Callable[[str], object] | None = None
+
+    @property
+    def reader(self) -> str:
+        """See `Roles.reader`."""
+        return f"{self.model}@prompts-{prompts_fingerprint()}"
+
+    def answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
+        """See `Roles.answer`."""
+        pieces = {"documents": documents(passages), "thoughts": numbered("thought", thoughts)}
+        form, heard = _answered(request, cites=bool(passages)), None if request.options else self.heard
+        return self._call(load_prompt("answer"), request, pieces, _parser(request), *form, heard)
+
+    def play(self, role: Role[T], request: AnswerRequest, *read: Any) -> Reply[T]:
+        """See `Roles.play`."""
+        prompt, pieces = role.load_prompt(), role.pieces(request, *read)
+        if role.parse is not None:
+            return self._call(prompt, request, pieces, role.parse, role.words, role.form)
+        form = _answered(request, cites=False)
+        return self._call(prompt, request, pieces, cast(Callable[[str], T], _parser(request)), *form)
+
+    def standalone(self, request: AnswerRequest, earlier: Sequence[tuple[str, str]]) -> Reply[str]:
+        """The question of a request as one that stands alone, after earlier questions, each with its answer."""
+        turns = [
+            piece
+            for n, (question, answer) in enumerate(earlier, 1)
+            for piece in ((f"question {n}", question), (f"answer {n}", answer))
+        ]
+        return self._call(load_prompt("standalone"), request, {"earlier": turns}, parsing.query, form=QUERY)
+
+    def judge(self, request: AnswerRequest, answer: str, reference: str) -> Reply[Judgement]:
+        """See `Roles.judge`."""
+        spelled = request.spelled(reference)
+        pieces = {"answer": answer_piece(request, answer), "reference": [("reference answer", spelled)]}
+        return self._call(load_prompt("judge"), request, pieces, parsing.judgement, form=_MARKS)
+
+    def claims(self, request: AnswerRequest, answer: str) -> Reply[list[str]]:
+        """See `judging.Judge.claims`."""
+        return self._call(
+            load_prompt("claims"), request, {"answer": answer_piece(request, answer)}, parsing.claims, form=_CLAIMS
+        )
+
+    def attributed(
+        self, request: AnswerRequest, passages: Sequence[Passage], claims: Sequence[str]
+    ) -> Reply[list[bool]]:
+        """See `judging.Judge.attributed`."""
+        pieces = {"documents": documents(passages), "claims": numbered("claim", claims)}
+        return self._call(
+            load_prompt("attribution"),
+            request,
+            pieces,
+            lambda text: parsing.verdicts(text, len(claims)),
+            form=_VERDICTS,
+        )
+
+    def contributing(self, request: AnswerRequest, passages: Sequence[Passage], reference: str) -> Reply[list[bool]]:
+        """See `judging.Judge.contributing`."""
+        spelled = request.spelled(reference)
+        pieces = {"documents": documents(passages), "reference": [("reference answer", spelled)]}
+        return self._call(
+            load_prompt("contribution"),
+            request,
+            pieces,
+            lambda text: parsing.verdicts(text, len(passages)),
+            form=_VERDICTS,
+        )
+
+    def _call(
+        self,
+        prompt: Prompt,
+        request: AnswerRequest,
+        pieces: Mapping[str, Sequence[Piece]],
+        parse: Callable[[str], T],
+        words: Mapping[str, str] | None = None,
+        form: Form | None = None,
+        heard: Callable[[str], object] | None = None,
+    ) -> Reply[T]:
+        messages = build(prompt, request, pieces, words or {})
+        written = AnswerText()
+
+        def hear(piece: str) -> None:
+            if heard is not None and (text := written.feed(piece)):
+                heard(text)
+
+        try:
+            done = self.complete(messages, form) if heard is None else self.complete(messages, form, hear)
+        except self.failures as error:
+            return Reply(None, "", self.reader, Usage(calls=1), failure=str(error))
+        usage = Usage(1, done.tokens_in, done.tokens_out, done.cost, done.seconds)
+        raw = encodable(done.text if len(done.text) <= MAX_CHARS else done.text[:_KEPT])
+        try:
+            ended(done.text, done.finish_reason, plain=form is None)
+            return Reply(parse(done.text), raw, self.reader, usage)
+        except Unparsable as error:
+            return Reply(None, raw, self.reader, usage, failure=failure(error, done.text))
+
+
+def _parser(request: AnswerRequest) -> Callable[[str], str]:
+    return partial(parsing.choice, options=request.options) if request.options else parsing.text_answer

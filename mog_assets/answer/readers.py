@@ -1,0 +1,149 @@
+"""Readers of answers, by the names of the setting `answering.reader`; what one needs is imported when it is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mog_assets import registry
+from mog_assets.registry import Registry
+
+if TYPE_CHECKING:
+    from mog_assets.answer.extractive import Encode
+    from mog_assets.answer.reader.model import Reader
+    from mog_assets.answer.roles import Roles
+    from mog_assets.build.tools import Tools
+    from mog_assets.config import Settings
+
+# About 80 MB for vectors of size 384.
+_REMEMBERED = 100_000
+
+
+@dataclass(frozen=True)
+class AnswerReader:
+    """A reader of answers.
+
+    Attributes:
+        open: Gives the roles that it plays.
+        name: Tells what decides its answers, beside the encoder and `assets`. The graph asks for it whenever it is
+            loaded: it reads no weights and does not import torch.
+        versions: Tells what decides its answers to contexts, beside `assets`, as JSON values.
+        assets: Keys of those that it is read from.
+        trains: Whether it needs a question set with a train split.
+    """
+
+    open: Callable[[Tools], Roles]
+    name: Callable[[Tools], str]
+    versions: Callable[[Settings], list[Any]]
+    assets: tuple[str, ...] = ()
+    trains: bool = False
+
+
+ANSWER_READERS: Registry[AnswerReader] = registry.ANSWER_READERS
+
+
+def remembering(encode: Encode, most: int = _REMEMBERED) -> Encode:
+    """The same function with an in-memory cache: looking up vectors on disk takes longer than the rest of an answer.
+
+    Args:
+        encode: n texts to vectors of shape (n, size).
+        most: Maximum number of vectors; beyond it, those of earlier calls are dropped.
+    """
+    vectors: dict[str, np.ndarray] = {}
+
+    def remembered(texts: Sequence[str]) -> np.ndarray:
+        if not texts:
+            return encode(texts)
+        missing = [text for text in dict.fromkeys(texts) if text not in vectors]
+        if len(vectors) + len(missing) > most:
+            vectors.clear()
+            missing = list(dict.fromkeys(texts))
+        if missing:
+            vectors.update(zip(missing, encode(missing), strict=True))
+        return np.stack([vectors[text] for text in texts])
+
+    return remembered
+
+
+def _encoder(tools: Tools) -> tuple[Encode, str]:
+    """Return what encodes, and its name."""
+    name = f"{tools.settings.encoder.model} {tools.encoder.fingerprint[:12]}"
+    return remembering(tools.encoder.encode), name
+
+
+def _extractive(tools: Tools) -> Roles:
+    from mog_assets.answer.extractive import Extractive
+
+    return Extractive(*_encoder(tools))
+
+
+def _rules(tools: Tools) -> str:
+    from mog_assets.answer import extractive
+
+    return f"extractive-{extractive.VERSION}"
+
+
+def _versions_of_rules(settings: Settings) -> list[Any]:
+    from mog_assets.answer import extractive
+
+    return [extractive.VERSION]
+
+
+def open_neural(tools: Tools, network: Reader) -> Roles:
+    """Return the roles of a network that points at spans."""
+    from mog_assets.answer.neural import Neural
+
+    return Neural(*_encoder(tools), network=network)
+
+
+def neural_name(tools: Tools, network: str) -> str:
+    """Return the name of a reader with a network, given that of the network."""
+    from mog_assets.answer import neural
+
+    return f"neural-{neural.VERSION} {network}, {_rules(tools)}"
+
+
+def neural_versions(settings: Settings) -> list[Any]:
+    """Return the versions of a reader with a network."""
+    from mog_assets.answer import neural
+
+    return [*_versions_of_rules(settings), neural.VERSION]
+
+
+def _shipped() -> Reader:
+    from mog_assets.answer.reader.model import shipped
+
+    return shipped()
+
+
+def _prompted(tools: Tools) -> Roles:
+    from mog_assets.answer.prompted import Prompted
+    from mog_assets.resources.chat import RequestFailed
+    from mog_assets.resources.store import digest
+
+    llm = tools.settings.llm
+    formed = [] if llm.structured == "off" else [llm.structured]
+    said = digest(tools.llm.endpoint, llm.temperature, llm.max_tokens, tools.settings.seed, *formed)[:8]
+    return Prompted(tools.llm.complete, f"{llm.model} {said}", failures=(RequestFailed,))
+
+
+def _versions_of_prompts(settings: Settings) -> list[Any]:
+    from mog_assets.answer.prompted import prompts_fingerprint
+
+    llm = settings.llm
+    return [llm.model, llm.temperature, llm.max_tokens, llm.structured, prompts_fingerprint()]
+
+
+ANSWER_READERS.register("extractive", AnswerReader(_extractive, _rules, _versions_of_rules))
+ANSWER_READERS.register(
+    "neural",
+    AnswerReader(
+        lambda tools: open_neural(tools, _shipped()),
+        lambda tools: neural_name(tools, _shipped().name),
+        lambda settings: [*neural_versions(settings), _shipped().name],
+    ),
+)
+ANSWER_READERS.register("openai", AnswerReader(_prompted, lambda tools: _prompted(tools).reader, _versions_of_prompts))

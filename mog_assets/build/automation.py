@@ -1,0 +1,353 @@
+"""Dagster Definitions made from settings: the asset graph, its jobs, sensors, schedule and conditions."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from mog_assets.build.demand import places
+from mog_assets.build.materialising import Materialised, materialise
+from mog_assets.build.names import Names
+from mog_assets.build.plan import REGISTRY, graph, needed
+from mog_assets.build.recipe import FORCE, SOURCES, Recipe
+from mog_assets.build.records import hold, sleep_in_claims
+from mog_assets.build.sensors import Host, automation_sensor, corpora_sensor, evaluated, nightly, sweep
+from mog_assets.build.tools import Tools
+from mog_assets.config import Settings
+from mog_assets.config import file as settings_file
+from mog_assets.config import load as load_settings
+from mog_assets.resources import extras, tracing
+from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.snapshot import keeping
+from mog_assets.resources.store import digest, label
+
+EXECUTOR_VARIABLE = "MOG_EXECUTOR"
+# Module and name of the executor for each value of MOG_EXECUTOR.
+_EXECUTORS = {
+    "inprocess": ("dagster", "in_process_executor"),
+    "multiprocess": ("dagster", "multiprocess_executor"),
+    "k8s_job": ("dagster_k8s", "k8s_job_executor"),
+    "ray": ("dagster_ray", "ray_executor"),
+}
+
+
+def definitions(
+    config: str | Path | None = None, *, key_prefix: str | Sequence[str] = (), group_prefix: str | None = None
+) -> dg.Definitions:
+    """The graph of a `mog.yaml`, to be merged into the Definitions of another Dagster project.
+
+    It holds no executor: steps run as the other project says. Sensors and jobs select assets of this graph only.
+
+    Args:
+        config: The configuration file; None: the value of `MOG_CONFIG`, else `mog.yaml` in the working directory.
+        key_prefix: First parts of every asset key, such as `"mog"` or `"search/mog"`. Joined by `_`, they also begin
+            the names of jobs, sensors, the schedule, the resource, the partitions definition, and of groups.
+        group_prefix: Begins every group name instead; an empty text for none.
+
+    Raises:
+        ConfigError: the configuration or a prefix is invalid.
+    """
+    source = settings_file(config)
+    names = Names.under(key_prefix, group_prefix)
+    return build(load_settings(source), Host(names, lambda: load_settings(source), alone=False))
+
+
+def build(settings: Settings, host: Host = Host()) -> dg.Definitions:  # noqa: B008
+    """The Definitions for these settings.
+
+    Args:
+        settings: The settings.
+        host: The Dagster project that they are for; by default one that holds nothing else.
+
+    Raises:
+        ConfigError: MOG_EXECUTOR names an unknown executor, or one that is not installed.
+    """
+    with warnings.catch_warnings():
+        # Dagster warns that parts of its own API may change; users of `mog` can do nothing about that.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"dagster\.")
+        return _definitions(settings, host)
+
+
+def _definitions(settings: Settings, host: Host) -> dg.Definitions:
+    recipes, tools, names = graph(settings), Tools(settings), host.names
+    outside = [_outside(r, r.outside, host) for r in recipes.values() if r.outside]
+    theirs = [] if host.alone else sorted({key for corpus in settings.corpora.values() for key in corpus.upstream})
+    assets = [
+        as_asset(r, recipes, tools, _after(r, recipes), _condition(r, recipes, names), names, upstream)
+        for r in recipes.values()
+        for upstream in [theirs if r.outside == SOURCES else []]
+    ]
+    job = partial(_job, names, settings.automation.run_tags)
+    jobs = [
+        job("build", [r for r in recipes.values() if not r.on_demand and _alone(r, recipes)]),
+        job("evaluate", evaluated(recipes)),
+    ]
+    for named in dict.fromkeys(r.job for r in recipes.values() if r.job):
+        jobs.append(job(named, [r for r in recipes.values() if r.job == named]))
+    # The assets of another project are its own business.
+    alone = dg.AssetSelection.assets(*map(names.key, recipes))
+    target = dg.AssetSelection.all() if host.alone else alone
+    return dg.Definitions(
+        assets=[*outside, *assets],
+        jobs=jobs,
+        sensors=[corpora_sensor(settings, recipes, host), automation_sensor(settings, target, names)],
+        schedules=nightly(settings, jobs[1], recipes, names),
+        resources={names.name("tools"): tools},
+        executor=_executor(os.environ.get(EXECUTOR_VARIABLE) or "inprocess") if host.alone else None,
+    )
+
+
+def _alone(recipe: Recipe, recipes: Mapping[str, Recipe]) -> bool:
+    """Whether an asset is made from one corpus, whatever other corpora have."""
+    return all(recipes[key].partitioned for key in needed(dict(recipes), [recipe.key]))
+
+
+def _job(names: Names, tags: Mapping[str, str], name: str, recipes: Collection[Recipe]) -> Any:
+    selected = dg.AssetSelection.assets(*(names.key(recipe.key) for recipe in recipes))
+    return dg.define_asset_job(names.name(name), selected, run_tags=tags)
+
+
+def _executor(name: str) -> dg.ExecutorDefinition:
+    if name not in _EXECUTORS:
+        raise ConfigError(f"{EXECUTOR_VARIABLE}: expected one of {', '.join(_EXECUTORS)}, got {name!r}")
+    package, attribute = _EXECUTORS[name]
+    try:
+        return _holding(getattr(importlib.import_module(package), attribute))
+    except ImportError as error:
+        raise ConfigError(
+            f"{EXECUTOR_VARIABLE}: expected an executor that is installed, got {name!r}, which needs the package "
+            f"{package.replace('_', '-')} ({error}): {extras.command(package)}"
+        ) from error
+
+
+def _holding(inner: Any) -> dg.ExecutorDefinition:
+    """The executor; its process holds the lock file of the run, and sleeps while it waits for a pool."""
+
+    def create(context: dg.InitExecutorContext) -> Any:
+        executor = inner.executor_creation_fn(context)
+        execute = executor.execute
+
+        def held(run: Any, plan: Any) -> Any:
+            hold(run.instance, run.run_id)
+            sleep_in_claims(run.instance, run.log.info)
+            return execute(run, plan)
+
+        executor.execute = held
+        return executor
+
+    return dg.ExecutorDefinition(inner.name, inner.config_schema, inner._requirements_fn, create, inner.description)
+
+
+def _outside(recipe: Recipe, name: str, host: Host) -> dg.SourceAsset:
+    """The external asset for what a recipe reads outside the store. It must be observable for observations to count."""
+    names = host.names
+
+    @dg.observable_source_asset(
+        key=names.key(name),
+        partitions_def=names.corpora if recipe.partitioned else None,
+        group_name=names.group(recipe.group),
+        description=f"Files that `{recipe.key}` reads outside the store, as last seen by the sensor "
+        f"`{names.name('corpora')}`.",
+    )
+    def observe(context):  # type: ignore[no-untyped-def]  # Dagster cannot read string annotations
+        partitions = context.instance.get_dynamic_partitions(names.name("corpus"))
+        events, _, troubles = sweep({recipe.key: recipe}, host.load(), partitions, {}, names)
+        if not events:
+            raise dg.Failure(description="; ".join(troubles) or f"there is no {name} yet", allow_retries=False)
+        for trouble in troubles:
+            context.log.warning(trouble)
+        if not recipe.partitioned:
+            return dg.DataVersion(str(events[0].data_version))
+        return dg.DataVersionsByPartition({str(event.partition): str(event.data_version) for event in events})
+
+    return observe
+
+
+def _after(recipe: Recipe, recipes: dict[str, Recipe]) -> list[str]:
+    """Assets that trigger a recipe without being read by it."""
+    after = [recipe.outside] if recipe.outside else []
+    # Dagster triggers nothing when a partition is deleted; the registry triggers the assets built from all corpora.
+    if not recipe.partitioned and any(recipes[dep].partitioned for dep in recipe.deps):
+        after.append(REGISTRY)
+    return after
+
+
+def _condition(recipe: Recipe, recipes: dict[str, Recipe], names: Names) -> dg.AutomationCondition | None:
+    """When an asset is materialised automatically: an input or its code version changed, it is missing, or it failed.
+
+    None means never. A change waits until no input is missing or in progress, and is not lost while it waits. A failed
+    asset is retried once, then waits for a change. A failed blocking check does not block it: the previous artefact is
+    used.
+    """
+    if recipe.on_demand:
+        return None
+    of = dg.AutomationCondition
+    moved = of.any_deps_updated().replace("newly_updated", of.data_version_changed()) | of.code_version_changed()
+    outside = [names.key(r.outside) for r in recipes.values() if r.outside]
+    by_corpus = [] if recipe.partitioned else [names.key(r.key) for r in recipes.values() if r.partitioned]
+    wanted = _until_requested(moved, _changed(*outside, *by_corpus)) | of.newly_missing()
+    wanted |= of.execution_failed().newly_true()
+    ready = ~of.any_deps_missing() & ~of.any_deps_in_progress() & ~of.in_progress()
+    if not recipe.partitioned:
+        # A corpus whose run is about to be requested is not in progress yet; its run would replace inputs of this one.
+        seen = _until_requested(_changed(*outside), _changed(*outside))
+        # Only assets that join the same run "will be requested".
+        ready &= ~of.any_deps_match(seen & ~of.will_be_requested())
+    return wanted & ready
+
+
+def _changed(*keys: dg.AssetKey) -> dg.AutomationCondition:
+    """True on the tick that sees a new data version of one of these upstream assets."""
+    of = dg.AutomationCondition
+    return of.any_deps_match(of.data_version_changed()).allow(dg.AssetSelection.assets(*keys))
+
+
+def _until_requested(event: dg.AutomationCondition, elsewhere: dg.AutomationCondition) -> dg.AutomationCondition:
+    """True from an event until the asset is requested.
+
+    Dagster sees a request one tick later. Events `elsewhere` in between, outside runs of the asset, count as later.
+    """
+    of = dg.AutomationCondition
+    return event.since((of.newly_requested() & ~elsewhere) | of.initial_evaluation())
+
+
+def code_version(recipe: Recipe, tools: Tools) -> str:
+    """The recipe's version and a digest of the settings it depends on; a change of either changes the result."""
+    try:
+        return f"{recipe.version}-{digest(recipe.settings(tools))[:12]}"
+    except MogError as error:
+        # The graph must still load; building the asset reports the error.
+        return f"{recipe.version}-{digest(str(error))[:12]}"
+
+
+def as_asset(
+    recipe: Recipe,
+    recipes: dict[str, Recipe],
+    tools: Tools,
+    after: Sequence[str] = (),
+    condition: dg.AutomationCondition | None = None,
+    names: Names = Names(),  # noqa: B008
+    theirs: Sequence[str] = (),
+) -> dg.AssetsDefinition:
+    """The Dagster asset of a recipe: content hash as data version, counts and plots as metadata, checks.
+
+    Args:
+        recipe: How the asset is built.
+        recipes: All recipes, by key.
+        tools: Resources with the settings the asset depends on.
+        after: Keys of assets that trigger it without being read.
+        condition: When it is materialised automatically.
+        names: What it is called in Dagster.
+        theirs: Keys of assets of another project that trigger it, too.
+    """
+    # Whatever partitions those have: each corpus waits for all.
+    whole = dg.AllPartitionMapping()
+    upstream = [dg.AssetDep(dg.AssetKey(name.split("/")), partition_mapping=whole) for name in theirs]
+    key, resource, automation = names.key(recipe.key), names.name("tools"), tools.settings.automation
+
+    @dg.asset(
+        key=key,
+        deps=[*(names.key(dep) for dep in (*recipe.deps, *after)), *upstream],
+        partitions_def=names.corpora if recipe.partitioned else None,
+        group_name=names.group(recipe.group),
+        description=recipe.description,
+        code_version=code_version(recipe, tools),
+        automation_condition=condition,
+        kinds=set(recipe.kinds),
+        owners=automation.owners,
+        metadata={"dagster/code_references": _code(recipe)},
+        freshness_policy=_freshness(automation.measured_within_hours) if recipe in evaluated({"": recipe}) else None,
+        pool=recipe.pool,
+        required_resource_keys={resource},
+        check_specs=[
+            dg.AssetCheckSpec(check.name, asset=key, description=check.description, blocking=check.blocking)
+            for check in recipe.checks
+        ],
+        op_tags={
+            **({"nvidia.com/gpu": "1"} if recipe.pool in ("gpu", "measuring") else {}),
+            # Of the steps of a run that could be next.
+            "dagster/priority": str(-recipe.turn),
+        },
+    )
+    def compute(context):  # type: ignore[no-untyped-def]  # Dagster cannot read string annotations
+        partition = context.partition_key if recipe.partitioned else None
+        tools: Tools = getattr(context.resources, resource)
+        if partition is not None and partition not in tools.settings.corpora:
+            names = ", ".join(tools.settings.corpora)
+            raise dg.Failure(
+                description=f"{label(recipe.key, partition)}: expected a configured corpus ({names}), "
+                f"got {partition!r}: add it to the configuration, or delete the partition",
+                allow_retries=False,
+            )
+        try:
+            forced = context.run.tags.get(FORCE, "").split(",")
+            force = recipe.repeatable and ("true" in forced or recipe.key in forced)
+            needed = places(tools.settings, list(tools.settings.corpora))
+            replacing = partial(keeping, tools.store, *needed, (recipe.key, partition))
+            with tracing.within({**os.environ, **context.run.tags}), tracing.span(recipe.key, corpus=partition):
+                outcome = materialise(recipe, partition, tools, recipes, context.log.info, force, replacing)
+                tracing.note(built=outcome.built, why=outcome.why or None, dagster__run_id=context.run.run_id)
+        except MogError as error:
+            # An expected error needs no retry and no traceback.
+            raise dg.Failure(description=str(error), allow_retries=False) from error
+        for check in recipe.checks:
+            fault = outcome.faults.get(check.name)
+            yield dg.AssetCheckResult(
+                check_name=check.name,
+                asset_key=key,
+                passed=fault is None,
+                severity=dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN,
+                metadata={"fault": fault} if fault else {"checked": "now" if outcome.built else "when it was built"},
+            )
+        blocking = {check.name for check in recipe.checks if check.blocking}
+        if faults := "; ".join(f"{name}: {fault}" for name, fault in outcome.faults.items() if name in blocking):
+            raise dg.Failure(description=f"{label(recipe.key, partition)}: {faults}", allow_retries=False)
+        assert outcome.artefact is not None
+        yield dg.MaterializeResult(
+            metadata=_metadata(outcome), data_version=dg.DataVersion(outcome.artefact.manifest.version)
+        )
+
+    return compute
+
+
+def _code(recipe: Recipe) -> dg.CodeReferencesMetadataValue:
+    """Where what builds an asset is written, for the link in Dagster's UI."""
+    build = recipe.build
+    while isinstance(build, partial):
+        build = build.func
+    code = inspect.unwrap(build).__code__
+    where = dg.LocalFileCodeReference(file_path=code.co_filename, line_number=code.co_firstlineno)
+    return dg.CodeReferencesMetadataValue(code_references=[where])
+
+
+def _freshness(hours: float | None) -> dg.FreshnessPolicy | None:
+    return None if hours is None else dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=hours))
+
+
+def _metadata(outcome: Materialised) -> dict[str, Any]:
+    assert outcome.artefact is not None
+    manifest = outcome.artefact.manifest
+    made = manifest.info.get("recomputed", {})
+    recomputed = made if outcome.built else dict.fromkeys(made, 0)
+    metadata: dict[str, Any] = dict(manifest.counts)
+    metadata["bytes"] = sum(entry["bytes"] for entry in manifest.files.values())
+    metadata["seconds to build"] = round(manifest.seconds, 3)
+    metadata["built now"] = outcome.built
+    metadata["recomputed"] = dg.MetadataValue.json(recomputed)
+    if outcome.why:
+        metadata["why"] = outcome.why
+    if outcome.damage:
+        metadata["damage"] = outcome.damage
+    for title, text in outcome.artefact.shown().items():
+        metadata[title] = dg.MetadataValue.md(text)
+    return metadata

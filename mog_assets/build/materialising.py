@@ -1,0 +1,220 @@
+"""Bring artefacts up to date: whether one is stale, and why, is decided here for plans and for builds alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+
+from mog_assets.build.declared import Declared
+from mog_assets.build.recipe import Recipe, Work, fingerprint
+from mog_assets.build.tools import Tools
+from mog_assets.resources.errors import MissingArtefact, MogError, TooFewQuestions
+from mog_assets.resources.progress import Log, duration, stage
+from mog_assets.resources.store import Artefact, Replacing, label
+
+# Looks an artefact up by asset and corpus.
+Find = Callable[[str, str | None], Artefact | None]
+
+
+@dataclass(frozen=True)
+class State:
+    """An artefact beside what would be built now.
+
+    Attributes:
+        previous: The artefact; None if there is none, or a damaged one.
+        inputs: Versions of what it is built from now, by label.
+        missing: Keys of assets that it is built from and that are missing or damaged.
+        wanted: Fingerprint of what would be built now; empty if an input is missing.
+        why: Why it is built again, in a few words; empty if it is up to date.
+    """
+
+    previous: Artefact | None
+    inputs: dict[str, str]
+    missing: list[str]
+    wanted: str
+    why: str
+
+
+def state(
+    recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe], find: Find | None = None
+) -> State:
+    """Whether an artefact is up to date: it exists, and nothing that it was built from has changed.
+
+    Args:
+        recipe: How it is built.
+        partition: Its corpus, None for an asset of all corpora.
+        tools: The resources.
+        recipes: All recipes, by key.
+        find: Looks up artefacts: `Store.sound`, or a cache of it for a plan that looks each up many times.
+
+    Raises:
+        MogError: what it is built from outside the store cannot be read.
+    """
+    find = find or tools.store.sound
+    previous, inputs, missing = find(recipe.key, partition), dict[str, str](), list[str]()
+    for dep in recipe.deps:
+        for key, corpus in _places(dep, recipe, partition, tools, recipes):
+            artefact = find(key, corpus)
+            if artefact is None:
+                missing.append(dep)
+            else:
+                inputs[label(key, corpus)] = artefact.manifest.version
+    if missing:
+        return State(previous, inputs, list(dict.fromkeys(missing)), "", f"without {', '.join(dict.fromkeys(missing))}")
+    wanted = fingerprint(recipe, partition, tools, inputs)
+    return State(previous, inputs, [], wanted, _why(recipe, partition, tools, previous, inputs, wanted))
+
+
+def _why(
+    recipe: Recipe,
+    partition: str | None,
+    tools: Tools,
+    previous: Artefact | None,
+    inputs: dict[str, str],
+    wanted: str,
+) -> str:
+    if previous is None:
+        return "new"
+    manifest = previous.manifest
+    if manifest.recipe == wanted:
+        return "" if _is_intact(recipe, tools, previous) else "what it names is not there"
+    before, made_of = manifest.info.get("made of"), recipe.made_of(partition, tools)
+    changed = [] if before is None else [part for part in made_of if before.get(part) != made_of[part]]
+    keys = [key for key in {**manifest.inputs, **inputs} if manifest.inputs.get(key) != inputs.get(key)]
+    changed += sorted({key.partition(" of corpus ")[0] for key in keys})
+    if not changed:
+        return "made by an earlier version" if before is None else "not finished"
+    return f"changed: {', '.join(changed)}"
+
+
+def is_fresh(
+    recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe], find: Find | None = None
+) -> bool:
+    """Whether an artefact is up to date; arguments as for `state`."""
+    try:
+        return not state(recipe, partition, tools, recipes, find).why
+    except MogError:
+        # The source cannot be read: building it reports that, and other corpora can still be built.
+        return False
+
+
+def _is_intact(recipe: Recipe, tools: Tools, artefact: Artefact) -> bool:
+    try:
+        return bool(artefact.manifest.info.get("untrained")) or recipe.intact(tools, artefact)
+    except LookupError:
+        # A manifest without a seal that was edited by hand.
+        return False
+
+
+@dataclass(frozen=True)
+class Materialised:
+    """The result of materialising: the artefact, whether it was built now, and faults by name of the check.
+
+    If a blocking check has a fault, the artefact is the previous one. `damage` says what was wrong with the artefact
+    before, and `why` why it was built.
+    """
+
+    artefact: Artefact | None
+    built: bool
+    faults: dict[str, str] = field(default_factory=dict)
+    damage: str | None = None
+    why: str = ""
+
+
+def materialise(
+    recipe: Recipe,
+    partition: str | None,
+    tools: Tools,
+    recipes: dict[str, Recipe],
+    log: Log | None = None,
+    force: bool = False,
+    replacing: Replacing = nullcontext,
+) -> Materialised:
+    """Bring an artefact up to date. If a blocking check fails, the previous artefact stays in place.
+
+    Args:
+        recipe: What to build.
+        partition: The corpus, None for an asset of all corpora.
+        tools: The resources.
+        recipes: All recipes, by key.
+        log: Receives progress messages.
+        force: Build it even if it is up to date.
+        replacing: As for `Store.commit`.
+
+    Raises:
+        MissingArtefact: an input has not been materialised.
+        MogError: raised by `build`.
+    """
+    store, what = tools.store, label(recipe.key, partition)
+    # Before the lock, which moves aside files in its way.
+    damage = store.damage(recipe.key, partition)
+    with store.lock(recipe.key, partition):
+        declared = Declared(tools, what)
+        now = state(recipe, partition, declared.declaring, recipes)
+        if now.missing:
+            raise MissingArtefact(
+                f"{what} is built from {', '.join(now.missing)}, not materialised yet or damaged: materialise that "
+                "first, or run `mog run`"
+            )
+        previous, fresh = now.previous, not now.why
+        if previous is not None and fresh and not force:
+            return Materialised(previous, built=False, faults=previous.manifest.info.get("faults", {}), damage=damage)
+        started, made_of = time.monotonic(), recipe.made_of(partition, tools)
+        reason = "damaged" if damage else now.why or "forced"
+        draft = store.draft(recipe.key, partition)
+        work = Work(declared.tools(), recipe, partition, draft, log, previous if fresh else None)
+        before = f"; {duration(previous.manifest.seconds)} last time" if previous else ""
+        with stage(what, f"damaged: {damage}" if damage else reason + before, log):
+            _build(work, recipes)
+            faults = {check.name: fault for check in recipe.checks if (fault := check.run(work)) is not None}
+        if any(check.blocking and check.name in faults for check in recipe.checks):
+            return Materialised(previous, built=True, faults=faults, damage=damage, why=reason)
+        artefact = store.commit(
+            work.draft,
+            recipe.key,
+            partition,
+            recipe=now.wanted,
+            inputs=now.inputs,
+            counts=work.counts,
+            info={**work.info, "recomputed": work.recomputed, "faults": faults, "made of": made_of},
+            seconds=time.monotonic() - started,
+            shown=work.shown,
+            replacing=replacing,
+        )
+        return Materialised(artefact, built=True, faults=faults, damage=damage, why=reason)
+
+
+def _build(work: Work, recipes: dict[str, Recipe]) -> None:
+    """Build; if that fails with an unexpected error, check whether the inputs are damaged.
+
+    Raises:
+        MogError: an input is damaged, or `build` raised it.
+    """
+    try:
+        work.recipe.build(work)
+    except TooFewQuestions as error:
+        work.info["untrained"] = str(error)
+    except MogError:
+        raise
+    # Damaged bytes can make a library raise anything.
+    except Exception as error:
+        store, recipe = work.tools.store, work.recipe
+        read = [
+            store.find(key, c)
+            for dep in recipe.deps
+            for key, c in _places(dep, recipe, work.corpus, work.tools, recipes)
+        ]
+        faults = [fault for artefact in (*read, work.draft.previous) if artefact for fault in store.verify(artefact)]
+        if faults:
+            raise MogError(f"{label(recipe.key, work.corpus)} could not be built: {'; '.join(faults)}") from error
+        raise
+
+
+def _places(
+    dep: str, recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe]
+) -> list[tuple[str, str | None]]:
+    """Keys and corpora of the artefacts of an asset that a recipe reads."""
+    corpora = [partition] if recipe.partitioned else list(tools.settings.corpora)
+    return [(dep, corpus) for corpus in (corpora if recipes[dep].partitioned else [None])]

@@ -1,0 +1,139 @@
+"""What starts runs: the sensors of corpora and of automation conditions, and the nightly schedule."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from mog_assets.build.names import Names
+from mog_assets.build.recipe import FORCE, Recipe
+from mog_assets.build.records import end_killed
+from mog_assets.config import Settings
+from mog_assets.config import load as load_settings
+from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.store import digest, label
+
+
+@dataclass(frozen=True)
+class Host:
+    """The Dagster project that the graph is in.
+
+    Attributes:
+        names: What the parts of the graph are called there.
+        load: Reads the settings again, on every tick of the sensor.
+        alone: Whether the project holds nothing else, so that the graph also chooses the executor and ends killed runs.
+    """
+
+    names: Names = Names()
+    load: Callable[[], Settings] = load_settings
+    alone: bool = True
+
+
+def evaluated(recipes: dict[str, Recipe]) -> list[Recipe]:
+    """Assets of all corpora that are built unasked, except those that stay as they are."""
+    return [r for r in recipes.values() if not (r.partitioned or r.on_demand or r.steady)]
+
+
+def _status(settings: Settings) -> str:
+    return "RUNNING" if settings.automation.enabled else "STOPPED"
+
+
+def automation_sensor(
+    settings: Settings, target: dg.AssetSelection, names: Names
+) -> dg.AutomationConditionSensorDefinition:
+    """What starts runs where automation conditions are met."""
+    return dg.AutomationConditionSensorDefinition(
+        name=names.name("automation"),
+        description="Materialises assets affected by changes of corpora, question sets or settings: a run per corpus.",
+        target=target,
+        default_status=dg.DefaultSensorStatus(_status(settings)),
+        minimum_interval_seconds=settings.automation.interval_seconds,
+        emit_backfills=False,
+        run_tags=settings.automation.run_tags,
+    )
+
+
+def nightly(settings: Settings, evaluate: Any, recipes: dict[str, Recipe], names: Names) -> list[dg.ScheduleDefinition]:
+    """The nightly evaluation; none if it is switched off, or if there is nothing to do again."""
+    if settings.automation.nightly is None or not any(recipe.repeatable for recipe in evaluated(recipes)):
+        return []
+    return [
+        dg.ScheduleDefinition(
+            name=names.name("nightly"),
+            description="Counts term statistics anew and measures everything again, even if nothing changed.",
+            job=evaluate,
+            cron_schedule=settings.automation.nightly,
+            execution_timezone=settings.automation.timezone,
+            default_status=dg.DefaultScheduleStatus(_status(settings)),
+            tags={**settings.automation.run_tags, FORCE: "true"},
+        )
+    ]
+
+
+def corpora_sensor(settings: Settings, recipes: dict[str, Recipe], host: Host) -> dg.SensorDefinition:
+    """What notices that corpora were added or removed."""
+    partitions = host.names.corpora
+
+    @dg.sensor(
+        name=host.names.name("corpora"),
+        description="Keeps partitions in sync with the corpora of mog.yaml; observes changes outside the store.",
+        minimum_interval_seconds=settings.automation.interval_seconds,
+        default_status=dg.DefaultSensorStatus(_status(settings)),
+    )
+    def corpora(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        try:
+            fresh = host.load()
+        except ConfigError as error:
+            return dg.SkipReason(str(error))
+        # No other code reports that a `mog run` was killed; runs of this instance would wait for its pool slot.
+        if host.alone:
+            end_killed(context.instance)
+        present = set(context.instance.get_dynamic_partitions(host.names.name("corpus")))
+        if added := sorted(set(fresh.corpora) - present):
+            # An observation of a partition that does not exist yet would be lost, so all wait for the next tick.
+            return dg.SensorResult(
+                dynamic_partitions_requests=[partitions.build_add_request(added)], cursor=context.cursor
+            )
+        gone = sorted(present - set(fresh.corpora))
+        events, states, troubles = sweep(recipes, fresh, fresh.corpora, json.loads(context.cursor or "{}"), host.names)
+        if fresh.model_copy(update={"corpora": settings.corpora}) != settings:
+            troubles.append("mog.yaml has changed since the graph was loaded: reload the code location")
+        return dg.SensorResult(
+            dynamic_partitions_requests=[partitions.build_delete_request(gone)] if gone else [],
+            asset_events=events,
+            cursor=json.dumps(states, sort_keys=True),
+            skip_reason="; ".join(troubles) or None,
+        )
+
+    return corpora
+
+
+def sweep(
+    recipes: dict[str, Recipe], settings: Settings, corpora: Collection[str], seen: dict[str, str], names: Names
+) -> tuple[list[dg.AssetObservation], dict[str, str], list[str]]:
+    """Observations of changes outside the store, its state for the next sweep, and errors of unreadable sources."""
+    events, states, troubles = [], {}, []
+    for recipe in recipes.values():
+        if recipe.outside is None:
+            continue
+        for corpus in sorted(corpora) if recipe.partitioned else [None]:
+            place = label(recipe.outside, corpus)
+            try:
+                states[place] = digest(recipe.source(settings, corpus))
+            except (MogError, OSError) as error:
+                troubles.append(str(error))
+                if place in seen:
+                    states[place] = seen[place]
+                continue
+            if states[place] == seen.get(place):
+                continue
+            # A source seen for the first time counts as changed: a corpus may return with the state it had before.
+            version = states[place] if place in seen else digest(states[place], time.time())
+            key, tags = names.key(recipe.outside), {"dagster/data_version": version}
+            events.append(dg.AssetObservation(key, partition=corpus, tags=tags))
+    return events, states, troubles

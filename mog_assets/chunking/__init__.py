@@ -1,1 +1,0 @@
-"""Cut documents into level-1 chunks; coarser levels by index arithmetic."""

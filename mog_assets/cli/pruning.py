@@ -1,0 +1,171 @@
+"""Find and remove data in a home that is no longer needed."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mog_assets import registry
+from mog_assets.build.plan import graph, up_to_date
+from mog_assets.build.tools import Tools
+from mog_assets.config import Settings
+from mog_assets.index.layouts import bucket_layout
+from mog_assets.index.vectors import bucket_texts
+from mog_assets.questions.sets import load_questions
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.sqlite import connect
+from mog_assets.resources.store import Store
+from mog_assets.text.chunkers import CHUNKERS
+from mog_assets.text.chunks import bucket_units
+
+
+@dataclass(frozen=True)
+class Removable:
+    """Data that is no longer needed.
+
+    Attributes:
+        what: A one-line description.
+        bytes: Bytes that removing it frees, if known in advance.
+        remove: Removes it.
+    """
+
+    what: str
+    bytes: int
+    remove: Callable[[], object]
+
+
+@contextmanager
+def alone(settings: Settings) -> Iterator[None]:
+    """Hold the lock of the home: no other process writes an artefact meanwhile, and a run that starts waits.
+
+    Raises:
+        MogError: another process holds it; the message names it.
+    """
+    store = Store(settings.home, lock_seconds=0)
+    with ExitStack() as locks:
+        for recipe in graph(settings).values():
+            for corpus in settings.corpora if recipe.partitioned else [None]:
+                if store.folder(recipe.key, corpus).is_dir():
+                    locks.enter_context(store.lock(recipe.key, corpus))
+        yield
+
+
+def removable(settings: Settings, answers: bool = False) -> list[Removable]:
+    """Data that can be removed without rebuilding anything: call it, and use its result, within `alone`.
+
+    Args:
+        settings: The settings of the project.
+        answers: Include the cached answers of language models, which may have cost money.
+    """
+    tools, cache = Tools(settings), settings.home / "cache"
+    leftovers = [*_orphans(tools), *_training_states(tools, cache), *_vectors(tools, cache)]
+    if answers and (files := _with_logs(cache / "llm.sqlite")):
+        leftovers.append(_files(f"answers of language models, {cache / 'llm.sqlite'}", files))
+    return leftovers
+
+
+def _files(what: str, paths: list[Path]) -> Removable:
+    def remove() -> None:
+        for path in paths:
+            path.unlink(missing_ok=True)
+
+    return Removable(what, sum(path.stat().st_size for path in paths), remove)
+
+
+def _with_logs(path: Path) -> list[Path]:
+    """A SQLite file and its logs, if they exist."""
+    return [p for p in (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "")) if p.is_file()]
+
+
+def _orphans(tools: Tools) -> Iterator[Removable]:
+    """Files in folders of artefacts that no manifest names, left by interrupted writes."""
+    for recipe in graph(tools.settings).values():
+        for corpus in tools.settings.corpora if recipe.partitioned else [None]:
+            # Without an artefact the next run continues from them.
+            if (artefact := tools.store.sound(recipe.key, corpus)) is not None:
+                for path in tools.store.orphans(artefact):
+                    yield _files(f"unused file {path}", [path])
+
+
+def _training_states(tools: Tools, cache: Path) -> Iterator[Removable]:
+    """States of the chunker's training, except the latest if training was interrupted and will continue."""
+    states = sorted(cache.glob("chunker-*.safetensors"), key=lambda path: path.stat().st_mtime)
+    if "chunker" in graph(tools.settings) and up_to_date(tools.settings, ["chunker"])["chunker"] != "up to date":
+        states = states[:-1]
+    for path in states:
+        yield _files(f"interrupted training of the chunker, {path}", [path])
+
+
+def _vectors(tools: Tools, cache: Path) -> Iterator[Removable]:
+    """Caches of encoders that are no longer configured; in the configured encoder's cache, vectors of removed texts."""
+    settings = tools.settings
+    named = [settings.encoder]
+    for section in registry.SECTIONS.values():
+        named += section.encoders(section.of(settings))
+    try:
+        fingerprints = {Encoder(chosen).fingerprint for chosen in named}
+    except MogError:
+        # If an encoder cannot be read now, its cache file is unknown, so all are kept.
+        fingerprints = None
+    for path in sorted(cache.glob("vectors-*.sqlite")):
+        if fingerprints is not None and path.stem.removeprefix("vectors-") not in fingerprints:
+            yield _files(f"vectors of an encoder that is no longer configured, {path}", _with_logs(path))
+    current = cache / f"vectors-{tools.encoder.fingerprint}.sqlite"
+    if current.is_file() and (texts := _texts(tools)) is not None:
+        try:
+            rows, size = _unused(current, texts, remove=False)
+        except sqlite3.DatabaseError:
+            # The encoder discards a damaged cache when it needs it next.
+            return
+        if rows:
+            again = _texts(tools)
+            assert again is not None
+            what = f"{rows:,} vectors of removed texts, {current}"
+            yield Removable(what, size, lambda: _unused(current, again, remove=True))
+
+
+def _texts(tools: Tools) -> Iterator[str] | None:
+    """Texts that may be encoded again: chunks of all levels, sentences and questions. None if some are not built."""
+    settings, store = tools.settings, tools.store
+    stored = {c: (store.sound("documents", c), store.sound("chunks/level_1", c)) for c in settings.corpora}
+    sets = store.sound("questions") if settings.question_sets else None
+    pairs = [(documents, chunks) for documents, chunks in stored.values() if documents and chunks]
+    if len(pairs) < len(stored) or (settings.question_sets and sets is None):
+        return None
+
+    questions = [sets.path(f"{name}.parquet") for name in settings.question_sets] if sets else []
+
+    def texts() -> Iterator[str]:
+        for documents, chunks in pairs:
+            for name in documents.names("bucket"):
+                layout = bucket_layout(documents.path(name), chunks.path(name))
+                for level in settings.level_range:
+                    yield from bucket_texts(documents.path(name), layout, level)
+                if CHUNKERS[settings.chunker.name].sentence_vectors:
+                    yield from bucket_units(documents.path(name), settings.finest_chars)
+        for path in questions:
+            yield from (question.question for question in load_questions(path))
+
+    return texts()
+
+
+def _unused(path: Path, texts: Iterator[str], remove: bool) -> tuple[int, int]:
+    """Number and bytes of the cached vectors of texts other than these; removes them if `remove`."""
+    with closing(connect(path)) as cache:
+        cache.execute("CREATE TEMP TABLE wanted (key BLOB PRIMARY KEY) WITHOUT ROWID")
+        keys = ((hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(),) for text in texts)
+        cache.executemany("INSERT OR IGNORE INTO wanted VALUES (?)", keys)
+        unused = "FROM vectors WHERE key NOT IN (SELECT key FROM wanted)"
+        rows, size = cache.execute(
+            f"SELECT count(*), coalesce(sum(length(key) + length(vector)), 0) {unused}"
+        ).fetchone()
+        if remove:
+            cache.execute(f"DELETE {unused}")
+            cache.commit()
+            cache.execute("VACUUM")
+        return rows, size

@@ -1,0 +1,1 @@
+"""Formats of files: what reads each, and what they share."""

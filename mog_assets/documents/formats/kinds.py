@@ -1,0 +1,146 @@
+"""Formats of files that are one document each: what reads a file, by its suffix.
+
+Text is read in this process. Everything else is parsed in a process of its own, within limits (`worker`), in which the
+libraries are imported with the first file that needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO
+
+from mog_assets import registry
+from mog_assets.documents.formats import markup
+from mog_assets.documents.formats.marks import Parsed
+from mog_assets.documents.formats.readers import READERS
+from mog_assets.registry import Registry
+
+GZIP = ".gz"
+
+
+def _nothing(suffix: str) -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class Format:
+    """How files with a suffix are read.
+
+    Attributes:
+        read: Of text: called with the name of the file and the text. Else with the name, the bytes and the limits: the
+            fields of `worker.Limits`, and `text_bytes`, the most bytes of text. Raises ValueError with the reason where
+            the file cannot be used.
+        text: Whether it is text, in any encoding, and with the further suffix `.gz` packed.
+        code: Whether it is source code: an address that ends with the suffix is a program, which writes pages.
+        missing: Given a suffix, why such files cannot be read on this machine; empty if they can.
+        version: Raised when it reads a file otherwise.
+    """
+
+    read: Callable[..., Parsed]
+    text: bool = False
+    code: bool = False
+    missing: Callable[[str], str] = _nothing
+    version: str = "1"
+
+
+@dataclass(frozen=True)
+class Container:
+    """Files of many documents, each of which is read as a file of its own, or as a record.
+
+    Attributes:
+        split: Given an open file, the `worker.Limits` and the most bytes of a document, yields of each its number (from
+            1), its name (empty if it has none), its bytes (none if there are more) and their number. Raises ValueError
+            with the reason where the file cannot be used.
+        suffix: Of the format of each; empty if each is a JSON object, as lines of a `.jsonl` file are.
+    """
+
+    split: Callable[[BinaryIO, Any, int], Iterator[tuple[int, str, bytes, int]]]
+    suffix: str = ""
+
+
+BARE = {*("readme", "changelog", "changes", "history", "news", "install", "contributing", "authors", "faq", "howto")}
+BARE |= {*("license", "copying", "notice", "todo")}
+"""Files of text that have no suffix, in lower case."""
+_WORD = (".docx", ".docm", ".dotx", ".dotm")
+_SLIDES = (".pptx", ".pptm", ".potx", ".potm", ".ppsx", ".ppsm")
+_SHEETS = (".xlsx", ".xlsm", ".xltx", ".xltm")
+
+
+def suffixes() -> list[str]:
+    """Those of all formats: text, packed text, the others."""
+    texts = [suffix for suffix, form in FORMATS.items() if form.text]
+    return [*texts, *(suffix + GZIP for suffix in texts), *(suffix for suffix in FORMATS if suffix not in texts)]
+
+
+def versions() -> list[str]:
+    """What reading depends on: every format with its version, whichever package registered it first."""
+    return sorted(f"{suffix} {form.version}" for suffix, form in FORMATS.items())
+
+
+def format_of(name: str) -> Format:
+    """The format of a file; without a suffix it is plain text."""
+    return FORMATS.get(PurePosixPath(name.lower().removesuffix(GZIP)).suffix) or FORMATS[".txt"]
+
+
+def _pdf(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
+    reader = READERS[limits["reader"]]
+    if reader.read is not None:
+        return reader.read(name, content, limits)
+    from mog_assets.documents.formats.pdf import read_pdf
+
+    return read_pdf(content, PurePosixPath(name).stem, limits["text_bytes"], reader.recognise)
+
+
+def _office(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
+    parts = _unpacked(name, content, limits)
+    reader = READERS[limits["reader"]]
+    if reader.read is not None:
+        return reader.read(name, content, limits)
+    if PurePosixPath(name.lower()).suffix in _WORD:
+        from mog_assets.documents.formats.word import read_docx
+
+        return read_docx(parts, PurePosixPath(name).stem, limits["text_bytes"], limits["unpacked_bytes"])
+    from mog_assets.documents.formats.slides import read_pptx
+
+    return read_pptx(parts, PurePosixPath(name).stem, limits["text_bytes"])
+
+
+def _epub(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
+    from mog_assets.documents.formats.epub import read_epub
+
+    return read_epub(_unpacked(name, content, limits), PurePosixPath(name).stem, limits["text_bytes"])
+
+
+def _sheets(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
+    from mog_assets.documents.formats.sheets import read_sheets
+
+    return read_sheets(content, _unpacked(name, content, limits), PurePosixPath(name).stem, limits["text_bytes"])
+
+
+def _unpacked(name: str, content: bytes, limits: Mapping[str, Any]) -> dict[str, bytes]:
+    from mog_assets.documents.formats.archives import unpack
+
+    return unpack(content, PurePosixPath(name).suffix.lower(), limits["unpacked_bytes"])
+
+
+FORMATS: Registry[Format] = registry.FORMATS
+"""All formats by suffix, in lower case."""
+CONTAINERS: Registry[Container] = registry.CONTAINERS
+"""Formats of many documents by suffix, in lower case."""
+
+for _suffixes, _format in {
+    (".txt", ".adoc", ".asciidoc", ".org", ".tex"): Format(markup.read_plain, text=True, version="2"),
+    (".md", ".markdown", ".mdx"): Format(markup.read_markdown, text=True),
+    (".rst",): Format(markup.read_restructured, text=True),
+    (".html", ".htm", ".xhtml"): Format(markup.read_page, text=True, version="2"),
+    (".json", ".yaml", ".yml", ".log"): Format(markup.read_data, text=True),
+    (".srt", ".vtt"): Format(markup.read_subtitles, text=True),
+    (".pdf",): Format(_pdf, version="3"),
+    (*_WORD, *_SLIDES): Format(_office, version="2"),
+    _SHEETS: Format(_sheets, version="2"),
+}.items():
+    for _suffix in _suffixes:
+        FORMATS.register(_suffix, _format)
+FORMATS.register(".epub", Format(_epub, version="2"))

@@ -1,0 +1,176 @@
+"""Read text files that are one document: plain text, Markdown with its headings and front matter, and HTML."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+
+from mog_assets.documents.formats.html_page import read_html
+from mog_assets.documents.formats.marks import Mark, Parsed, first_line, heading
+
+_HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
+_FENCE = re.compile(r" {0,3}(`{3,}(?!.*`)|~{3,})")
+_UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
+# Lines that are no paragraph, so that dashes below them are a rule: lists, quotes, tables, code, elements.
+_OTHER = re.compile(r" {4}|\t| {0,3}(?:[-+*>|<]|\d{1,9}[.)][ \t])")
+# Of reStructuredText: one punctuation mark, repeated.
+_ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}")
+_FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_LATEX_TITLE = re.compile(r"\\title\{([^{}]+)\}")
+# Number, times and settings of a subtitle, with the blank line before them.
+_CUE = re.compile(r"(?:^|\n)\n*(?:[^\n]*\n)?(?:\d+:)?\d\d:\d\d[.,]\d{3}[ \t]+-->[^\n]*")
+_OLD_MAC = re.compile(r"\r(?!\n)")
+# YAML is read at some 50,000 characters a second.
+_LONGEST_FRONT = 20_000
+_MOST_BRACKETS = 500
+
+
+def read_page(name: str, text: str) -> Parsed:
+    """Read a HTML page; its title is that of the page, its first heading, or the file's name.
+
+    Raises:
+        ValueError: it cannot be parsed.
+    """
+    return read_html(text, PurePosixPath(name).stem)
+
+
+def read_markdown(name: str, text: str) -> Parsed:
+    """Read Markdown; see `read_plain`. A title in the front matter comes first."""
+    # Offsets stay: line ends of two characters are made one with them, later.
+    text = _OLD_MAC.sub("\n", text)
+    metadata, removed = front_matter(text)
+    text = text[removed:]
+    title = metadata.get("title")
+    if not (isinstance(title, str) and title.strip()):
+        title = _title(name, text)
+    return Parsed(title.strip(), text, tuple(markdown_headings(text)), metadata, removed=removed)
+
+
+def read_restructured(name: str, text: str) -> Parsed:
+    """Read reStructuredText as it is written; its title is its first heading, else as that of `read_plain`."""
+    text = _OLD_MAC.sub("\n", text)
+    marks = tuple(restructured_headings(text))
+    return Parsed(marks[0].text if marks else _title(name, text), text, marks)
+
+
+def read_plain(name: str, text: str) -> Parsed:
+    """Read text; its title is its first heading, a first line of at most 120 characters, or the file's name."""
+    text = _OLD_MAC.sub("\n", text)
+    return Parsed(_title(name, text), text)
+
+
+def read_data(name: str, text: str) -> Parsed:
+    """Read what has no title, such as a log, as it is; JSON on one line or with escaped letters is written plainly."""
+    if name.lower().endswith(".json") and ("\\u" in text or "\n" not in text.strip()):
+        with contextlib.suppress(ValueError, RecursionError):
+            text = json.dumps(json.loads(text), ensure_ascii=False, indent=1)
+    return Parsed(PurePosixPath(name).name, text)
+
+
+def read_subtitles(name: str, text: str) -> Parsed:
+    """Read the words of subtitles, without their times."""
+    text, times = _CUE.subn("", re.sub(r"\r\n?", "\n", text))
+    return Parsed(PurePosixPath(name).stem, text.removeprefix("WEBVTT").strip(), notes={"times left out": times})
+
+
+def _title(name: str, text: str) -> str:
+    heading = re.match(r"\s*(?:[#=]|#\+title:)\s+(.+)", text, re.IGNORECASE) or _LATEX_TITLE.search(text[:5_000])
+    return ((heading[1] if heading else first_line(text)) or PurePosixPath(name).stem).strip()
+
+
+def front_matter(text: str) -> tuple[dict[str, Any], int]:
+    """The YAML front matter of a Markdown text, and its number of characters; `({}, 0)` if there is none.
+
+    It is a mapping of values that JSON has, and dates, which become ISO strings. Anything else is part of the text.
+    """
+    import yaml
+
+    front = _FRONT.match(text[:_LONGEST_FRONT])
+    # The time of reading YAML grows with the square of the brackets.
+    if not front or front[1].count("[") + front[1].count("{") > _MOST_BRACKETS:
+        return {}, 0
+    try:
+        # A few nested aliases expand to more than any memory holds.
+        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(front[1], yaml.SafeLoader)):
+            return {}, 0
+        given = yaml.safe_load(front[1])
+        if not isinstance(given, dict) or not _plain(given):
+            return {}, 0
+        values = json.loads(json.dumps(given, default=_iso, allow_nan=False))
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError, OverflowError, AttributeError, LookupError):
+        return {}, 0
+    return values, front.end()
+
+
+def _plain(value: Any) -> bool:
+    """Whether all keys are strings."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _plain(inner) for key, inner in value.items())
+    return not isinstance(value, list) or all(map(_plain, value))
+
+
+def _iso(value: Any) -> str:
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    raise TypeError(f"no JSON value: {type(value).__name__}")
+
+
+def markdown_headings(text: str) -> Iterator[Mark]:
+    """The headings of a Markdown text: `# …`, and single lines underlined with `=` or `-`; none inside code fences."""
+    fence, lines, end = "", 0, 0
+    above, above_start = "", 0
+    for line in text.split("\n"):
+        start, end = end, end + len(line) + 1
+        line = line.removesuffix("\r")
+        if fence:
+            closing = line.strip()
+            if closing.startswith(fence) and not closing.strip(fence[0]):
+                fence = ""
+        elif not line.strip():
+            lines = 0
+        elif match := _FENCE.match(line):
+            fence, lines = match[1], 0
+        elif match := _HEADING.match(line):
+            lines = 0
+            if words := _without_closing(line[match.end() :].strip()):
+                yield heading(start, len(match[1]), words)
+        elif lines and (match := _UNDERLINE.fullmatch(line)):
+            if lines == 1:
+                yield heading(above_start, 1 if "=" in match[1] else 2, above)
+            lines = 0
+        else:
+            # Two lines and more are a paragraph with a rule below it, more often than a heading.
+            lines += 2 if _OTHER.match(line) else 1
+            above, above_start = line, start
+
+
+def restructured_headings(text: str) -> Iterator[Mark]:
+    """The headings of reStructuredText: lines with a line of equal marks below, and perhaps above.
+
+    Each style of marks is a level of its own, in the order in which they come (docutils, "Sections").
+    """
+    styles: list[str] = []
+    end, start, above, before = 0, 0, "", ""
+    for line in text.split("\n"):
+        line_start, end = end, end + len(line) + 1
+        line = line.rstrip()
+        below = _ADORNMENT.fullmatch(line)
+        if below and above.strip() and not _ADORNMENT.fullmatch(above) and len(line) >= len(above.strip()):
+            both = before == line
+            if both or not above[0].isspace():
+                style = line[0] * (1 + both)
+                if style not in styles:
+                    styles.append(style)
+                yield heading(start, styles.index(style) + 1, above)
+        before, above, start = above, line, line_start
+
+
+def _without_closing(words: str) -> str:
+    """A heading without the `#` that close it."""
+    bare = words.rstrip("#")
+    return bare.rstrip() if not bare or bare[-1].isspace() else words

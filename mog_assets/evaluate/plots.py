@@ -1,0 +1,225 @@
+"""Plots of training and of results, as PNG small enough for metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mog_assets.build.plots import new_figure, plain, png
+from mog_assets.evaluate.measures import CONTEXTS, leading_measure
+from mog_assets.search.methods import METHODS, rankings, unlimited
+
+# The look of what has none of its own: methods of other packages, and controls.
+_GREY = ("#999999", "o")
+
+# Retrievers, from the same colours.
+_BM25, _VECTORS = "#D55E00", "#0072B2"
+
+
+def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
+    """Evidence recall over context length, one panel for all retrievers together and one for each.
+
+    The first panel shows the rankings and the best fixed level; each other one the best fixed level and all other kinds
+    of its retriever that ran; bands are 95 % intervals. Panels share their axes, so that retrievers can be compared
+    without twelve lines in one plot.
+
+    Args:
+        scores: As `scores.score` gives it.
+        question_set: The one to show.
+    """
+    here = scores[scores["question_set"] == question_set]
+    retrievers = list(dict.fromkeys(name for name in here["retriever"] if name))
+    by_retriever = {name: here[here["retriever"] == name] for name in retrievers}
+    if (ranked := here["kind"].isin(rankings())).any():
+        by_retriever = {"all retrievers": here[ranked | (here["kind"] == "fixed")], **by_retriever}
+    figure = new_figure(1 + 3.1 * max(len(by_retriever), 1), 4.4)
+    panels = figure.subplots(1, max(len(by_retriever), 1), sharey=True, squeeze=False)[0]
+    for axes, (retriever, part) in zip(panels, by_retriever.items(), strict=False):
+        for kind, (colour, marker) in ((name, kind.look) for name, kind in METHODS.items() if kind.look):
+            of_kind = part[part["kind"] == kind]
+            means = of_kind[of_kind["measure"] == "ER"].set_index("method")["value"]
+            if means.empty:
+                continue
+            best = str(means.idxmax())
+            rows = of_kind[of_kind["method"] == best].drop_duplicates("measure").set_index("measure")
+            line = rows.loc[[f"ER@{c}" for c in CONTEXTS]]
+            numbered = METHODS[kind].numbers is not None
+            text = f"best {'fixed level' if kind == 'fixed' else kind}: {plain(best)}" if numbered else kind
+            low, high = line["low"].to_numpy(float), line["high"].to_numpy(float)
+            axes.plot(CONTEXTS, line["value"].to_numpy(float), color=colour, marker=marker, markersize=4, label=text)
+            axes.fill_between(CONTEXTS, low, high, color=colour, alpha=0.12, linewidth=0)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(CONTEXTS, [f"{c:,}" for c in CONTEXTS])
+        axes.minorticks_off()
+        axes.set(title=plain(retriever), xlabel="characters of context")
+        axes.grid(alpha=0.3)
+        # Below the panel, because lines may be anywhere inside it.
+        axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.2))
+    panels[0].set_ylabel("evidence recall")
+    figure.suptitle(f"Evidence recall at equal context cost: {plain(question_set)}")
+    return png(figure)
+
+
+def _look(kind: str) -> tuple[str, str]:
+    """Colour and marker of a kind of method."""
+    return (METHODS[kind].look if kind in METHODS else None) or _GREY
+
+
+def leaderboard_bars(scores: pd.DataFrame, question_set: str) -> bytes:
+    """The leading measure of every method with its 95 % interval, best on top.
+
+    Args:
+        scores: As `scores.score` gives it.
+        question_set: The one to show.
+    """
+    measure = leading_measure(set(scores.loc[scores["question_set"] == question_set, "measure"]))
+    here: Any = scores[(scores["question_set"] == question_set) & (scores["measure"] == measure)]
+    here = here.drop_duplicates("method").sort_values("value", kind="stable")
+    figure = new_figure(6.5, 1.2 + 0.22 * max(len(here), 3))
+    axes = figure.subplots()
+    value, low, high = (here[key].to_numpy(float) for key in ("value", "low", "high"))
+    at = np.arange(len(here))
+    for kind in dict.fromkeys(here["kind"]):
+        rows = (here["kind"] == kind).to_numpy()
+        colour, _ = _look(kind)
+        axes.barh(at[rows], value[rows], color=colour, alpha=0.85, label=plain(kind) or "other")
+    # The mean of a skewed sample may lie outside its percentile interval; error bars cannot have negative length.
+    axes.errorbar(
+        value, at, xerr=np.maximum([value - low, high - value], 0), fmt="none", ecolor="black", elinewidth=1, capsize=2
+    )
+    axes.set_yticks(at, [plain(name) for name in here["method"]], fontsize=8)
+    axes.set_ylim(-0.7, len(here) - 0.3)
+    what = "ER (mean evidence recall" if measure == "ER" else f"{measure} (mean"
+    axes.set(xlabel=f"{what}, 95 % interval)", xlim=(0, None), title=plain(question_set))
+    if len(here):
+        axes.legend(frameon=False, fontsize=8, loc="lower right")
+    return png(figure)
+
+
+def er_over_time(history: pd.DataFrame, question_set: str, best: int = 5) -> bytes:
+    """The leading measure of the currently best methods by time of evaluation, with marks at significant drops.
+
+    Args:
+        history: Rows of one or more evaluations, from `history.rows`.
+        question_set: The one to show.
+        best: Number of methods.
+    """
+    here = history[history["question_set"] == question_set]
+    measure = leading_measure(set(here["measure"]))
+    here = here[here["measure"] == measure]
+    last = here[here["time"] == here["time"].max()].sort_values("value", ascending=False, kind="stable")
+    figure = new_figure(7, 3.6)
+    axes = figure.subplots()
+    for split, method in last[["split", "method"]].head(best).itertuples(index=False):
+        line = here[(here["split"] == split) & (here["method"] == method)].sort_values("time")
+        times, value = line["time"].to_numpy(), line["value"].to_numpy(float)
+        (drawn,) = axes.plot(times, value, marker="o", markersize=3, label=plain(f"{method} ({split})"))
+        low, high = line["low"].to_numpy(float), line["high"].to_numpy(float)
+        axes.fill_between(times, low, high, color=drawn.get_color(), alpha=0.1, linewidth=0)
+    fallen = here[here["dropped"] & here["method"].isin(last["method"].head(best))]
+    if len(fallen):
+        axes.scatter(
+            fallen["time"].to_numpy(),
+            fallen["value"].to_numpy(float),
+            marker="v",
+            s=70,
+            color="black",
+            zorder=3,
+            label="significant drop",
+        )
+    axes.set(xlabel="time of evaluation (UTC)", ylabel=measure, title=plain(question_set))
+    axes.tick_params(axis="x", labelrotation=20)
+    axes.grid(alpha=0.3)
+    if len(last):
+        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return png(figure)
+
+
+def shares(rows: pd.DataFrame) -> bytes:
+    """How much each level and retriever counted, one bar per group of questions.
+
+    Args:
+        rows: Result of `shares.of_one`.
+    """
+    names = list(rows.columns[3:])
+    levels = len(names) // 2
+    # As bright as their levels are fine.
+    tones = [0.2 + 0.8 * level / levels for level in range(1, levels + 1)]
+    colours = [_mixed(colour, tone) for colour in (_BM25, _VECTORS) for tone in tones]
+    bars = [(f"{group} ({n:,})", np.array(sizes)) for _, group, n, *sizes in rows.itertuples(index=False, name=None)]
+    title = f"Which levels and retrievers counted: {rows.attrs['method']}"
+    return stacked(bars, names, [*colours, "#999999"], "mean share of the weights", title)
+
+
+def stacked(
+    rows: Sequence[tuple[str, np.ndarray]], names: Sequence[str], colours: Sequence[Any], xlabel: str, title: str
+) -> bytes:
+    """Shares that add up to 1 as bars: name and shares of each row; name and colour of each share."""
+    figure = new_figure(6.5, 1.3 + max(0.3 * max(len(rows), 1), 0.16 * len(names)))
+    axes = figure.subplots()
+    widths = np.array([sizes for _, sizes in rows]).reshape(len(rows), len(names))
+    at = np.arange(len(rows))[::-1]
+    start = np.zeros(len(rows))
+    for name, colour, share in zip(names, colours, widths.T, strict=True):
+        axes.barh(at, share, left=start, color=colour, label=plain(name), edgecolor="white", linewidth=0.5)
+        start += share
+    axes.set_yticks(at, [plain(name) for name, _ in rows], fontsize=8)
+    axes.set(xlabel=xlabel, xlim=(0, 1), title=plain(title))
+    if rows:
+        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return png(figure)
+
+
+def _mixed(colour: str, tone: float) -> tuple[float, ...]:
+    """So much of a colour, the rest white."""
+    return tuple(1 - tone + tone * int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+
+
+def agreement(row: Mapping[str, Any], methods: pd.DataFrame) -> bytes:
+    """The mean of every method on real questions over that on generated ones.
+
+    Args:
+        row: A row of `agreement.agreement`.
+        methods: Its `agreement.points`.
+    """
+    figure = new_figure(5.5, 4.2)
+    axes = figure.subplots()
+    for kind, part in methods.groupby(methods["kind"].map(unlimited), sort=False):
+        colour, marker = _look(str(kind))
+        axes.scatter(part["made"], part["value"], color=colour, marker=marker, s=28, label=plain(str(kind)))
+    axes.set(
+        xlabel=plain(f"{row['measure']} on {row['made_question_set']}, {row['made_split']}"),
+        ylabel=plain(f"{row['measure']} on {row['question_set']}, {row['split']}"),
+        title=f"Kendall's tau {row['tau']:.2f}, {row['methods']} methods",
+    )
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return png(figure)
+
+
+def accuracy_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
+    """Exact match of every answering method over the tokens it reads, with 95 % intervals.
+
+    Args:
+        scores: Result of `answers.score_answers`.
+        question_set: The one to show.
+    """
+    here = scores[(scores["question_set"] == question_set) & (scores["measure"] == "exact match")]
+    figure = new_figure(6.5, 3.6)
+    axes = figure.subplots()
+    colours = [kind.look[0] for kind in METHODS.values() if kind.look]
+    for i, row in enumerate(here.to_dict("records")):
+        # Rounding may put an end on the wrong side of the mean; lengths must not be below 0.
+        spread = np.maximum([[row["value"] - row["low"]], [row["high"] - row["value"]]], 0)
+        axes.errorbar(
+            row["tokens_in"], row["value"], spread, fmt="o", color=colours[i % len(colours)], label=plain(row["method"])
+        )
+    axes.set_xscale("symlog", linthresh=100)
+    axes.set(xlabel="mean tokens read per question (reader's unit)", ylabel="exact match", title=plain(question_set))
+    axes.grid(alpha=0.3)
+    if len(here):
+        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return png(figure)

@@ -1,0 +1,85 @@
+"""How much each level and retriever counts in the rankings that weigh them, by corpus and by kind of question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from mog_assets.evaluate.browse import groups_of
+from mog_assets.questions.sets import Question
+from mog_assets.search.methods import AUTO, rankings
+
+SHARES = "shares.parquet"
+# The mean of fewer questions says little.
+FEWEST = 5
+# Kinds of questions, and corpora, that a picture has room for.
+MOST = 12
+EVERY = "all test questions"
+_RETRIEVERS = {"bm25": "BM25", "dense": "vectors"}
+_KEYS = ("method", "by", "group", "n")
+
+
+def part_names(levels: int) -> list[str]:
+    """The parts of a weight: the levels of BM25, fine to coarse, those of vectors, and all other experts as one."""
+    return [*(f"{name} level {level}" for name in _RETRIEVERS.values() for level in range(1, levels + 1)), "others"]
+
+
+def parts(shares: np.ndarray, experts: Sequence[str], levels: int) -> np.ndarray:
+    """Share of each part, float32 of shape (questions, parts).
+
+    Args:
+        shares: Of each expert, see `Retrieval.shares`.
+        experts: Their names.
+        levels: Number of levels.
+    """
+    named = [f"{name}-{level}" for name in _RETRIEVERS for level in range(1, levels + 1)]
+    sums = np.zeros((len(shares), len(named) + 1), np.float32)
+    for column, name in enumerate(experts):
+        sums[:, named.index(name) if name in named else -1] += shares[:, column]
+    return sums
+
+
+def mean_shares(method: str, questions: Sequence[Question], shares: np.ndarray) -> list[tuple[str | int | float, ...]]:
+    """Rows of `table`: all questions, each corpus and each kind, the largest first.
+
+    Args:
+        method: What ranked.
+        questions: The questions; one with evidence in two corpora counts in both.
+        shares: Result of `parts` for them.
+    """
+    members: dict[tuple[str, str], list[int]] = {("", EVERY): list(range(len(questions)))}
+    for row, question in enumerate(questions):
+        for by, group in groups_of(question):
+            # A question may have no kind.
+            if group:
+                members.setdefault((by, group), []).append(row)
+    rows: list[tuple[str | int | float, ...]] = []
+    for wanted in ("", "corpus", "kind"):
+        groups = [(group, at) for (by, group), at in members.items() if by == wanted and len(at) >= FEWEST]
+        for group, at in sorted(groups, key=lambda item: (-len(item[1]), item[0]))[:MOST]:
+            rows.append((method, wanted, group, len(at), *shares[at].mean(axis=0, dtype=np.float64).tolist()))
+    return rows
+
+
+def table(rows: Iterable[tuple[str | int | float, ...]], levels: int) -> pd.DataFrame:
+    """Method, by (`corpus`, `kind`, or empty for all), group, n questions, and the mean share of each part."""
+    return pd.DataFrame(list(rows), columns=[*_KEYS, *part_names(levels)])
+
+
+def of_one(shares: pd.DataFrame, chosen: str) -> pd.DataFrame:
+    """The rows of the ranking that `auto` stands for, or of `fused` if that one weighs nothing, without its name.
+
+    Args:
+        shares: Result of `table`.
+        chosen: What `auto` stands for.
+
+    Returns:
+        Rows of one ranking, `attrs["method"]`; of any that there is if both were not run.
+    """
+    present = set(shares["method"])
+    method = next((name for name in (chosen, AUTO, "fused", *rankings()) if name in present), "")
+    rows = shares[shares["method"] == method].drop(columns="method").reset_index(drop=True)
+    rows.attrs["method"] = method
+    return rows

@@ -1,0 +1,119 @@
+"""`fused`: experts of all levels and retrievers, weighed for every question without training.
+
+A candidate's score is the weighted sum of what the experts give it, each from 0, the question's worst candidate, to 1,
+its best. Three things decide the weight of an expert of texts, none of which needs a question that has an answer:
+
+- its retriever: vectors count more than BM25 where the encoder knows the language of question and texts, else less;
+- its confidence: how far its best candidate stands out, and how few candidates share its scores;
+- its level: coarse levels count more where documents are short, because there a coarse chunk is most of its document,
+  and fine ones where documents are long, because there it does not say where in the document.
+
+An expert of what texts name counts where it is confident: where the best texts name one document and not many, it is
+the next one that a question over several documents needs.
+
+All of it follows from the candidates of the question, so a ranking stays as it is while these do. The constants were
+chosen on eleven collections in four languages with one left out in turn (benchmarks/README.md).
+
+References: Jung and Wang 2026 (UMG, arXiv 2606.13550), for weighing granularities by the entropy of their scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mog_assets.registry import EXPERTS
+from mog_assets.search.candidates import Candidates
+from mog_assets.search.exact import lifted
+from mog_assets.search.experts import kind, of_texts
+
+# A vocabulary with this share of the frequent terms of texts knows their language, one with less than `_FOREIGN` does
+# not. Of the embedded encoder: English .59 to .77, French .34, German .23, Chinese and Japanese below .02.
+_NATIVE, _FOREIGN = 0.55, 0.45
+# Pieces of a document at which all levels count alike. Half as many are short, twice as many long.
+_PIECES = 32
+# Confidence from which an expert of what texts name counts, and from which it counts in full. Below, where many
+# documents are named, questions about one document would lose.
+_FAINT, _CLEAR = 1.5, 4.0
+_RELATIONS = ("mention", "pagerank")
+
+
+@dataclass(frozen=True)
+class Blend:
+    """What weighs experts; the defaults are those of `fused`.
+
+    Attributes:
+        vectors: Weight of vectors where the encoder knows the language of the texts; that of BM25 is 1.
+        foreign: Weight of vectors where it just does not; the less it knows of it the less, down to 0.
+        confidence: Exponent of an expert's confidence; 0 ignores it.
+        slope: Change of the logarithm of the weight from a level to the next, in documents of half of `_PIECES` or
+            less; as much the other way in those of twice as many or more.
+        tilt: The same in documents of any length.
+        mention, pagerank: Weights of the experts of what texts name, where they are confident.
+    """
+
+    vectors: float = 2.0
+    foreign: float = 0.5
+    confidence: float = 0.2
+    slope: float = 0.4
+    tilt: float = 0.0
+    mention: float = 2.0
+    pagerank: float = 2.0
+    # Whether known items come first, see `exact`; and whether experts count that read texts together with the question.
+    reads = False
+
+    def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
+        """The weight of every expert for each question, float32 of shape (questions, experts), 0 or more.
+
+        Args:
+            candidates: Of the questions.
+            experts: Names of the experts, by column of the scores; those of other kinds weigh what they say themselves.
+        """
+        kinds = np.array([kind(name) for name in experts])
+        texts = of_texts(experts)
+        weights = np.zeros(candidates.floors.shape)
+        for name in _RELATIONS:
+            clear = (candidates.confidence[:, kinds == name] - _FAINT) / (_CLEAR - _FAINT)
+            weights[:, kinds == name] = getattr(self, name) * np.clip(clear, 0, 1)
+        for column, name in enumerate(experts):
+            if name in EXPERTS and name not in _RELATIONS and (self.reads or not EXPERTS[name].reads):
+                weights[:, column] = EXPERTS[name].weight
+        # An expert that tells no candidates apart has no confidence at all.
+        sure = np.maximum(candidates.confidence[:, texts], 1e-9) ** self.confidence
+        sure /= np.maximum(sure.mean(axis=1, keepdims=True), 1e-9)
+        levels = np.array([int(name.rpartition("-")[2]) for name in np.asarray(experts)[texts]])
+        short = np.clip(np.log2(_PIECES / np.maximum(candidates.typical_pieces, 1)), -1, 1)
+        steps = (self.slope * short[:, None] + self.tilt) * (levels - levels.mean())
+        retriever = np.where(kinds[texts] == "dense", self._vectors(candidates)[:, None], 1.0)
+        weights[:, texts] = sure * np.exp(steps) * retriever
+        return weights.astype(np.float32)
+
+    def scores(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
+        """Score of every candidate, known items first, float64 of shape (n,); arguments as those of `weights`."""
+        weights = self.weights(candidates, experts)[candidates.question]
+        return lifted(candidates, np.einsum("ij,ij->i", candidates.relative, weights, dtype=np.float32))
+
+    def parts(self, candidates: Candidates, experts: Sequence[str], rows: np.ndarray) -> np.ndarray:
+        """What every expert gives to the scores of some candidates, shape (rows, experts).
+
+        Args:
+            candidates: Of the questions.
+            experts: See `weights`.
+            rows: Rows of the candidates.
+        """
+        return candidates.relative[rows] * self.weights(candidates, experts)[candidates.question[rows]]
+
+    def _vectors(self, candidates: Candidates) -> np.ndarray:
+        """Weight of vectors for each question."""
+        native = np.clip((candidates.vocabulary - _FOREIGN) / (_NATIVE - _FOREIGN), 0, 1)
+        foreign = self.foreign * np.minimum(candidates.vocabulary / _FOREIGN, 1)
+        return foreign + (self.vectors - self.foreign) * native
+
+
+@dataclass(frozen=True)
+class Reranked(Blend):
+    """`reranked`: as `fused`, with experts that read texts together with the question."""
+
+    reads = True

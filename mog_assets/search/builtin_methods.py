@@ -1,0 +1,139 @@
+"""The methods that come with the package: rankings of pieces, fixed levels of a retriever, controls, and `auto`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mog_assets.build.demand import Needs
+from mog_assets.config import Settings
+from mog_assets.index.vector_stores import VECTOR_STORES
+from mog_assets.search import models, trainers
+from mog_assets.search.blend import Blend, Reranked
+from mog_assets.search.controls import gold_passages, random_passages
+from mog_assets.search.levels import level_passages
+from mog_assets.search.methods import AUTO, GROUPS, METHODS, RETRIEVERS, Kind, Method, needs, parse
+from mog_assets.search.ranked_passages import DEPTH, Passages
+from mog_assets.search.rankings import RANKINGS, RERANKED, Ranking, models_of, ranked_by, rereads, trained_by_default
+from mog_assets.search.retrieval import Groups, Retrieval
+
+
+def _auto(method: Method, settings: Settings) -> Needs:
+    """What any method needs that it may stand for."""
+    names = ["fused", *rereads(settings), *models_of(settings), *(f"{retriever}:fixed-1" for retriever in RETRIEVERS)]
+    methods = [parse(name, settings) for name in names]
+    possible = [one for one in methods if settings.trains or not one.trained]
+    return needs(possible, settings) | Needs((), ("method",))
+
+
+def _nothing(method: Method, settings: Settings) -> Needs:
+    return Needs()
+
+
+def _resolved(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
+    chosen = retrieval.resolved(method)
+    return chosen.of.rank(retrieval, chosen, groups)
+
+
+def searched(method: Method, settings: Settings) -> Needs:
+    """What a retriever searches."""
+    per_corpus, shared = ["documents", "chunks/level_1", "tokens"], []
+    if method.retriever in ("bm25", "hybrid"):
+        per_corpus += [f"bm25/level_{level}" for level in settings.level_range]
+        shared.append("statistics")
+    if method.retriever in ("dense", "hybrid"):
+        kinds = (*(store.asset for store in VECTOR_STORES.values()), "embeddings")
+        per_corpus += [f"{kind}/level_{level}" for level in settings.level_range for kind in kinds]
+        per_corpus += ["neighbours"] if settings.ranking.candidates != "exhaustive" else []
+    return Needs(tuple(per_corpus), tuple(shared))
+
+
+def _fixed(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
+    """The best chunks of a level."""
+    assert method.retriever is not None and method.level is not None
+    hits = retrieval.searcher(method.retriever, groups).search(method.level, DEPTH)
+    return level_passages(retrieval.corpora.layout, hits, np.full(len(hits.chunk), method.level))
+
+
+def levels(settings: Settings) -> range:
+    """The numbers of the levels."""
+    return range(1, settings.levels + 1)
+
+
+def _default(settings: Settings) -> list[str]:
+    """Rankings and, of every retriever, the levels they are compared with."""
+    fixed = (f"{name}:fixed-{level}" for name in RETRIEVERS for level in settings.level_range)
+    return ["fused", *rereads(settings), *trained_by_default(), *fixed]
+
+
+METHODS.register(AUTO, Kind(_resolved, _auto, "the one that the project's own questions say is best", family=RANKINGS))
+METHODS.register(
+    "mix",
+    ranked_by(
+        Ranking(
+            asset="mix",
+            reads=True,
+            opened=models.open_mix,
+            trainer=trainers.MIX,
+            library="lightgbm",
+            complexity=3,
+            said="Trees that order candidates by what the experts say and where they stand.",
+        ),
+        "trees over all retrievers and levels",
+        ("#D55E00", "*"),
+    ),
+)
+METHODS.register(
+    "tuned",
+    ranked_by(
+        Ranking(
+            asset="tuned",
+            opened=models.open_tuned,
+            trainer=trainers.TUNED,
+            complexity=1,
+            said="The weights of `fused`, fitted on few questions.",
+        ),
+        "fused with fitted weights",
+        ("#117733", "8"),
+    ),
+)
+METHODS.register("fused", ranked_by(Ranking(Blend()), "all retrievers and levels, without training", ("#000000", "p")))
+METHODS.register(
+    RERANKED,
+    ranked_by(
+        Ranking(Reranked(), reads=True),
+        "as fused, and what the reranker says of its best pieces",
+        ("#AA4499", "h"),
+    ),
+)
+METHODS.register(
+    "multihop",
+    ranked_by(
+        Ranking(Blend(), again=True),
+        "what question and best text find together, in turn with fused",
+        ("#882255", "d"),
+    ),
+)
+METHODS.register(
+    "fixed", Kind(_fixed, searched, "one level of a retriever", ("#0072B2", "o"), levels, retrievers=RETRIEVERS)
+)
+METHODS.register(
+    "gold",
+    Kind(
+        lambda retrieval, method, groups: gold_passages(retrieval.measured, retrieval.corpora),
+        _nothing,
+        "control: the evidence itself",
+        gold=True,
+        control=True,
+    ),
+)
+METHODS.register(
+    "random",
+    Kind(
+        lambda retrieval, method, groups: random_passages(retrieval.measured, retrieval.corpora),
+        _nothing,
+        "control: drawn at random",
+        gold=True,
+        control=True,
+    ),
+)
+GROUPS.register("default", _default)

@@ -1,0 +1,158 @@
+"""Candidates of questions: pieces with their exact score by every expert; `candidate_search` says which are chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from mog_assets.resources.lazy import cached_property
+
+# Of the softmax whose entropy says how sure an expert is (Jung and Wang 2026).
+_TEMPERATURE = 0.1
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Candidates of questions, in order of question and piece.
+
+    Attributes:
+        question: int64 array of shape (n,): position of the question.
+        piece: int64 array of shape (n,): the level-1 chunk, over all corpora in their order.
+        scores: float32 array of shape (n, experts): score of the text that the piece lies in.
+        beside: float32 array of shape (n, 2, finest experts): level-1 scores of the pieces before and after it in its
+            document, 0 where there is none.
+        place: int32 array of shape (n, 4): number of the piece in its document, pieces of the document, characters of
+            the piece, corpus.
+        rare: int8 array of shape (n,): whether it has a rare word of the question, or what it quotes, see
+            `exact.WHOLE`; 0 if it has none.
+        title: int8 array of shape (n,): words of the title of its document if these are two or more and the question
+            has them all, else 0.
+        floors: float32 array of shape (questions, experts): what a text must score to be among the best of an expert
+            that give candidates; 0 if fewer score above 0, and of experts that give none.
+        vocabulary: float32 array of shape (questions,): share of the frequent terms of the texts that the encoder's
+            vocabulary has as they are, see `vocabulary.known_shares`.
+    """
+
+    question: np.ndarray
+    piece: np.ndarray
+    scores: np.ndarray
+    beside: np.ndarray
+    place: np.ndarray
+    rare: np.ndarray
+    title: np.ndarray
+    floors: np.ndarray
+    vocabulary: np.ndarray
+
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        """First row of each question, and the number of rows: int64 of shape (questions + 1,)."""
+        return np.searchsorted(self.question, np.arange(len(self.floors) + 1))
+
+    @cached_property
+    def normalised(self) -> np.ndarray:
+        """Scores divided by the best of the question by the same expert, float32 of shape (n, experts)."""
+        most = np.zeros((len(self.floors), self.scores.shape[1]), np.float32)
+        filled = np.flatnonzero(np.diff(self.offsets))
+        most[filled] = np.maximum.reduceat(self.scores, self.offsets[filled]) if len(filled) else 0
+        return np.maximum(self.scores, 0) / np.maximum(most[self.question], 1e-9)
+
+    @cached_property
+    def relative(self) -> np.ndarray:
+        """Scores from 0, the question's worst candidate by the same expert, to 1, its best: float32 as `scores`."""
+        least, span = self.bounds
+        return (self.scores - least[self.question]) / span[self.question]
+
+    @cached_property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Score of each question's worst candidate by every expert, and how much greater that of the best is."""
+        least, most = np.zeros(self.floors.shape, np.float32), np.zeros(self.floors.shape, np.float32)
+        filled = np.flatnonzero(np.diff(self.offsets))
+        if len(filled):
+            least[filled] = np.minimum.reduceat(self.scores, self.offsets[filled])
+            most[filled] = np.maximum.reduceat(self.scores, self.offsets[filled])
+        return least, np.maximum(most - least, 1e-9)
+
+    @cached_property
+    def standard(self) -> np.ndarray:
+        """Scores minus the mean of the question's candidates by their standard deviation: float32 as `scores`."""
+        rows, scores = np.maximum(np.diff(self.offsets), 1)[:, None], self.scores.astype(np.float64)
+        mean, squares = self._summed(scores) / rows, self._summed(scores**2) / rows
+        deviation = np.sqrt(np.maximum(squares - mean**2, 0))
+        standard = (self.scores - mean[self.question]) / np.maximum(deviation, 1e-6)[self.question]
+        return standard.astype(np.float32)
+
+    @cached_property
+    def confidence(self) -> np.ndarray:
+        """How sure each expert is of its best candidate, 0 or more: float64 of the shape of `floors`.
+
+        How many standard deviations the best lies above the mean, times one minus the normalised entropy of the
+        softmax over the candidates; 0 where all candidates have the same score.
+        """
+        relative, counts = self.relative.astype(np.float64), np.maximum(np.diff(self.offsets), 1)[:, None]
+        mean = self._summed(relative) / counts
+        deviation = np.sqrt(np.maximum(self._summed(relative**2) / counts - mean**2, 1e-12))
+        sure = (1 - mean) / deviation * self.certainty
+        return np.where(mean > 0, np.maximum(sure, 0), 0)
+
+    @cached_property
+    def certainty(self) -> np.ndarray:
+        """One minus the normalised entropy of the softmax over each question's candidates by every expert.
+
+        float64 of the shape of `floors`: 1 where one candidate has all, 0 where all have the same score.
+        """
+        relative, counts = self.relative.astype(np.float64), np.maximum(np.diff(self.offsets), 1)[:, None]
+        powers, total = self.powers
+        # The entropy of p = power / total is log(total) − mean of log(power).
+        entropy = np.log(total) - self._summed(powers * (relative - 1) / _TEMPERATURE) / total
+        certainty: np.ndarray = 1 - entropy / np.log(np.maximum(counts, 2))
+        return certainty
+
+    @property
+    def powers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of the softmax of `relative`: powers of e, float64 of its shape, and their sum by question."""
+        # The best has 1.
+        powers = np.exp((self.relative.astype(np.float64) - 1) / _TEMPERATURE)
+        return powers, np.maximum(self._summed(powers), 1e-300)
+
+    @cached_property
+    def typical_pieces(self) -> np.ndarray:
+        """Median over the candidates of each question of the pieces of their documents, float64 of shape (questions,).
+
+        1 where there is no candidate.
+        """
+        order = np.lexsort((self.place[:, 1], self.question))
+        pieces, first, last = self.place[order, 1], self.offsets[:-1], self.offsets[1:]
+        middle, filled = (first + last) // 2, np.flatnonzero(last > first)
+        medians = np.ones(len(first))
+        low = np.where((last - first) % 2, middle, middle - 1)[filled]
+        medians[filled] = (pieces[low] + pieces[middle[filled]]) / 2
+        return medians
+
+    def _summed(self, values: np.ndarray) -> np.ndarray:
+        """Sums of the rows of each question, float64 of shape (questions, columns)."""
+        total = np.zeros((len(self.floors), values.shape[1]))
+        filled = np.flatnonzero(np.diff(self.offsets))
+        if len(filled):
+            total[filled] = np.add.reduceat(values, self.offsets[filled])
+        return total
+
+    def of(self, questions: np.ndarray) -> Candidates:
+        """The candidates of some questions, ascending; they are numbered from 0."""
+        rows = np.isin(self.question, questions)
+        kept = {name: getattr(self, name)[rows] for name in COLUMNS}
+        kept["question"] = np.searchsorted(questions, kept["question"])
+        return Candidates(**kept, **{name: getattr(self, name)[questions] for name in OF_QUESTIONS})
+
+
+# Fields with a row for each question, and those with a row for each candidate.
+OF_QUESTIONS = ("floors", "vocabulary")
+COLUMNS = tuple(field.name for field in fields(Candidates) if field.name not in OF_QUESTIONS)
+
+
+def looked_up(wanted: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The value of each wanted key, 0 where there is none; keys are ascending."""
+    result = np.zeros(len(wanted), values.dtype)
+    present = np.isin(wanted, keys)
+    result[present] = values[np.searchsorted(keys, wanted[present])]
+    return result

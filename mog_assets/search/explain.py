@@ -1,0 +1,100 @@
+"""Why a piece stands where it does, in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from mog_assets.search import answer_places, features, mix
+from mog_assets.search.candidates import Candidates
+from mog_assets.search.exact import WHOLE, latest
+from mog_assets.search.models import Inputs, Mix, Weighed
+from mog_assets.search.relations import EXPERTS
+
+# Reasons given for a piece.
+MOST = 3
+# Said of a known item.
+KNOWN, TITLED = "few others have these words", "its title is in the question"
+EXACTLY = "it has this as it is typed"
+_EXPERT = re.compile(r"(?:score|z|rank in document|rank) (?P<expert>.+)")
+_BESIDE = re.compile(r".+ (?:before|after)")
+_PLACES = ("number in document", "number from the end", "relative place", "pieces of document", "characters", "corpus")
+
+
+def reasons(
+    model: Weighed | Mix,
+    inputs: Inputs,
+    scores: np.ndarray,
+    rows: np.ndarray,
+    experts: Sequence[str],
+    finest: Sequence[str],
+) -> list[str]:
+    """What raised the scores of some candidates most, strongest first, in words.
+
+    Args:
+        model: That of the ranking.
+        inputs: The questions.
+        scores: Of their candidates, by the model.
+        rows: Those whose reasons are wanted.
+        experts: Names of the experts.
+        finest: Those that score pieces themselves.
+
+    Returns:
+        A text for each row, such as `dense level 1 (2nd of 87), beginning of its document (piece 1 of 12)`.
+    """
+    if not len(rows):
+        return []
+    candidates = inputs.candidates
+    if isinstance(model, Mix):
+        names = features.names(experts, finest)
+        parts = mix.contributions(model.booster, model.features(inputs)[rows])
+        groups = [_group(name) for name in names]
+    else:
+        parts, groups = model.parts(inputs, rows), list(experts)
+    distinct = list(dict.fromkeys(groups))
+    sums = np.stack([parts[:, [g == group for g in groups]].sum(axis=1) for group in distinct], axis=1)
+    sentences, lifted = [], np.isfinite(latest(candidates, scores))
+    for row, shares in zip(rows.tolist(), sums, strict=True):
+        order = np.argsort(-shares, kind="stable")[:MOST]
+        causes = [_said(distinct[i], candidates, row, experts) for i in order if shares[i] > 0]
+        if lifted[row]:
+            rare = candidates.rare[row]
+            causes.insert(0, EXACTLY if 0 < rare <= WHOLE else KNOWN if rare or not candidates.title[row] else TITLED)
+        sentences.append(", ".join(causes))
+    return sentences
+
+
+def _group(name: str) -> str:
+    if match := _EXPERT.fullmatch(name):
+        return match["expert"]
+    if _BESIDE.fullmatch(name):
+        return "beside"
+    return "place" if name in _PLACES else "answers" if name in answer_places.NAMES else "question"
+
+
+def _said(group: str, candidates: Candidates, row: int, experts: Sequence[str]) -> str:
+    if group == "beside":
+        return "the text before or after it"
+    if group == "question":
+        return "the kind of question"
+    if group == "answers":
+        return "answers to such questions stand at this place"
+    if group == "place":
+        number, pieces = candidates.place[row, :2].tolist()
+        return f"its place (piece {number + 1} of {pieces} of its document)"
+    if group in EXPERTS and EXPERTS[group].said:
+        return EXPERTS[group].said
+    scores = candidates.scores[
+        candidates.offsets[candidates.question[row]] : candidates.offsets[candidates.question[row] + 1]
+    ]
+    column = scores[:, experts.index(group)]
+    rank = 1 + int((column > candidates.scores[row, experts.index(group)]).sum())
+    name = "title of its document" if group == "title" else group.replace("-", " level ")
+    return f"{name} ({_ordinal(rank)} of {len(column)})"
+
+
+def _ordinal(number: int) -> str:
+    end = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{end}"

@@ -1,0 +1,25 @@
+"""Chunks of levels as passages."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mog_assets.resources.arrays import places
+from mog_assets.search.level_search import Hits
+from mog_assets.search.ranked_passages import Passages
+from mog_assets.text.chunks import Layout
+
+
+def level_passages(layout: Layout, hits: Hits, levels: np.ndarray) -> Passages:
+    """One span each.
+
+    Args:
+        layout: Of all corpora.
+        hits: Chunks, by question, best first.
+        levels: Of the chunks, shape (hits,).
+    """
+    document, start, end = (np.empty(len(hits.chunk), np.int64) for _ in range(3))
+    for level in np.unique(levels):
+        rows = levels == level
+        document[rows], start[rows], end[rows] = layout.chunk_spans(hits.chunk[rows], int(level))
+    return Passages(hits.question, places(hits.question), document, start, end, levels, hits.score)

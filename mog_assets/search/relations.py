@@ -1,0 +1,316 @@
+"""Experts that score a candidate by its relations to others: who names it, what it is reached from, what it is about.
+
+The experts of `experts` know a text and the question alone. For a question whose answer lies in several documents the
+text that is needed next often shares no word with it, but the best texts found so far name the document that it is in.
+A relation is computed among the candidates of a question, so it depends on nothing else: rankings stay as they are
+while their candidates and the edges of these do.
+
+References: for personalised PageRank over what texts name, Gutiérrez et al. 2024 (HippoRAG).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from scipy import sparse
+
+from mog_assets import registry
+from mog_assets.config import Settings
+from mog_assets.index.mentions.edges import Mentions
+from mog_assets.registry import Registry
+from mog_assets.resources.arrays import pairs, places, ranges, unpaired
+from mog_assets.search.candidates import Candidates, looked_up
+from mog_assets.search.retrieval import Retrieval
+from mog_assets.text.chunks import Layout
+
+# The best candidates of a question that are read for names, and that a walk begins at.
+NAMING, SEEDS = 4, 10
+# Of the documents named most strongly, so many give candidates.
+NAMED = 12
+# A walk goes back to where it began with this chance, and has so many steps: the rest changes the third decimal.
+RESTART, STEPS = 0.3, 12
+
+
+class Edges(Protocol):
+    """Edges from pieces to the documents that they name."""
+
+    def of_pieces(self, pieces: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The edges of some pieces: row in the argument, document, and weight in (0, 1]."""
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Some questions.
+
+    Attributes:
+        texts: Without options.
+        vectors: float32 of shape (questions, size).
+        terms: Of every question.
+    """
+
+    texts: Sequence[str]
+    vectors: np.ndarray
+    terms: Sequence[Sequence[str]]
+
+    def of(self, rows: slice) -> Queries:
+        """Some of them."""
+        return Queries(self.texts[rows], self.vectors[rows], self.terms[rows])
+
+
+class Relation(Protocol):
+    """Scores candidates by their relations to other candidates of the question."""
+
+    @property
+    def name(self) -> str:
+        """Of the expert."""
+
+    def scores(self, candidates: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
+        """The score of every candidate, float32 of shape (n,), 0 or more.
+
+        Args:
+            candidates: The candidates.
+            value: How good each is by texts alone, shape (n,).
+            queries: The questions.
+        """
+
+
+def best(candidates: Candidates, value: np.ndarray, count: int) -> np.ndarray:
+    """Rows of the `count` best candidates of every question, best first; of equal ones the earlier piece."""
+    order = np.lexsort((-value, candidates.question))
+    chosen: np.ndarray = order[places(candidates.question[order]) < count]
+    return chosen
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an expert that reads costs for a question.
+
+    Attributes:
+        read: What is read, and its price, for people.
+        depends: The settings that this depends on, as JSON values.
+        seconds: Measures how long it takes; None if that is not to be measured.
+    """
+
+    read: str = "its pieces"
+    depends: Any = None
+    seconds: Callable[[], float] | None = None
+
+
+@dataclass(frozen=True)
+class FurtherExpert:
+    """An expert that `ranking.experts` may name.
+
+    Attributes:
+        make: Makes it for the questions of a retrieval.
+        per_corpus: Assets of every corpus that it reads, besides chunks, BM25 and vectors.
+        shared: Given the settings: the assets of all corpora that it reads.
+        said: What `--explain` says of a passage that it raised; if empty, its place by this expert.
+        weight: How much it counts in `fused`, or in `reranked` if it reads, beside 1 for BM25 and 2 for vectors;
+            `mention` and `pagerank` count there by their confidence.
+        version: Raised when it gives other scores for the same.
+        options: The settings that its scores depend on, as JSON values.
+        reads: Whether it reads texts together with each question, which takes time, or money: only rankings that read
+            ask it.
+        cost: Given the settings, what reading costs.
+    """
+
+    make: Callable[[Retrieval], Relation]
+    per_corpus: tuple[str, ...] = ()
+    shared: Callable[[Settings], tuple[str, ...]] = lambda settings: ()
+    said: str = ""
+    weight: float = 0.0
+    version: str = "1"
+    options: Callable[[Settings], Any] = lambda settings: None
+    reads: bool = False
+    cost: Callable[[Settings], Cost] = lambda settings: Cost()
+
+
+EXPERTS: Registry[FurtherExpert] = registry.EXPERTS
+"""The experts that `ranking.experts` may name."""
+
+
+def versions(settings: Settings) -> list[list[Any]]:
+    """What scores depend on: the source of candidates, and experts with versions, weights and options."""
+    experts = {name: EXPERTS[name] for name in settings.ranking.experts}
+    rows = [[name, its.version, its.weight, its.options(settings)] for name, its in experts.items()]
+    return [[settings.ranking.candidates], *rows]
+
+
+def costs(settings: Settings) -> dict[str, Cost]:
+    """What the experts that read cost, by name."""
+    return {name: EXPERTS[name].cost(settings) for name in settings.ranking.experts if EXPERTS[name].reads}
+
+
+def reads_mentions(names: Sequence[str]) -> bool:
+    """Whether one of some experts reads what texts name."""
+    return any("mentions" in EXPERTS[name].per_corpus for name in names)
+
+
+@dataclass(frozen=True)
+class Unasked:
+    """An expert that is not asked: every candidate scores 0.
+
+    Attributes:
+        name: Of the expert.
+    """
+
+    name: str
+
+    def scores(self, candidates: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
+        """See `Relation.scores`."""
+        return np.zeros(len(candidates.piece), np.float32)
+
+
+@dataclass(frozen=True)
+class Mentioned:
+    """`mention`: whether one of the best candidates names the document of a piece.
+
+    Attributes:
+        edges: From pieces to documents.
+        layout: Of all corpora.
+    """
+
+    edges: Edges
+    layout: Layout
+    name: str = "mention"
+
+    def named(self, candidates: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Documents that the best candidates name.
+
+        Returns:
+            `arrays.pairs` of question and document, ascending; and how strongly: the greatest weight of a mention,
+            times the value of the piece by that of the best of the question.
+        """
+        top = best(candidates, value, NAMING)
+        row, document, weight = self.edges.of_pieces(candidates.piece[top])
+        first = top[places(candidates.question[top]) == 0]
+        most = np.zeros(len(candidates.floors), np.float64)
+        most[candidates.question[first]] = value[first]
+        share = value[top] / np.maximum(most[candidates.question[top]], 1e-9)
+        keys = pairs(candidates.question[top][row], document)
+        distinct, where = np.unique(keys, return_inverse=True)
+        strength = np.zeros(len(distinct), np.float64)
+        np.maximum.at(strength, where, np.maximum(share[row], 0) * weight)
+        return distinct, strength
+
+    def scores(self, candidates: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
+        """See `Relation.scores`."""
+        keys, strength = self.named(candidates, value)
+        wanted = pairs(candidates.question, self.layout.document_of[candidates.piece])
+        return looked_up(wanted, keys, strength.astype(np.float32))
+
+    def more(self, candidates: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Questions and documents whose pieces are to be candidates: those named most strongly."""
+        keys, strength = self.named(candidates, value)
+        question, document = unpaired(keys)
+        order = np.lexsort((document, -strength, question))
+        kept = np.sort(order[places(question[order]) < NAMED])
+        return question[kept], document[kept]
+
+
+@dataclass(frozen=True)
+class PageRank:
+    """`pagerank`: how often a walk from the best candidates, along what texts name, comes to the document of a piece.
+
+    Attributes:
+        edges: From pieces to documents.
+        layout: Of all corpora.
+    """
+
+    edges: Edges
+    layout: Layout
+    name: str = "pagerank"
+
+    def scores(self, candidates: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
+        """See `Relation.scores`."""
+        # The nodes are the documents of each question; those of different questions are not linked.
+        document_keys = pairs(candidates.question, self.layout.document_of[candidates.piece])
+        nodes, node_of = np.unique(document_keys, return_inverse=True)
+        pieces, at = np.unique(candidates.piece, return_inverse=True)
+        row, document, weight = self.edges.of_pieces(pieces)
+        count = np.bincount(row, minlength=len(pieces))
+        first = np.cumsum(count) - count
+        # Every candidate with the edges of its piece.
+        edge = ranges(first[at], first[at] + count[at])
+        source = np.repeat(np.arange(len(at)), count[at])
+        keys = pairs(candidates.question[source], document[edge])
+        target = np.minimum(np.searchsorted(nodes, keys), max(len(nodes) - 1, 0))
+        linked = nodes[target] == keys if len(nodes) else np.zeros(0, bool)
+        links = sparse.csr_matrix(
+            (weight[edge][linked].astype(np.float64), (target[linked], node_of[source[linked]])),
+            (len(nodes), len(nodes)),
+        )
+        leaving = np.asarray(links.sum(axis=0)).ravel()
+        links = links @ sparse.diags(1 / np.maximum(leaving, 1e-12))
+        top = best(candidates, value, SEEDS)
+        seeds = np.bincount(node_of[top], np.maximum(value[top], 0) ** 2, len(nodes))
+        question, _ = unpaired(nodes)
+        start = seeds / np.maximum(np.bincount(question, seeds, len(candidates.floors)), 1e-12)[question]
+        mass, stays = start.copy(), leaving <= 0
+        for _ in range(STEPS):
+            moved = links @ mass
+            # Where a text names nothing, the walk begins again.
+            lost = np.bincount(question, np.where(stays, mass, 0), len(candidates.floors))
+            mass = (1 - RESTART) * (moved + lost[question] * start) + RESTART * start
+        # What arrives by a link: that a walk begins at a document is known already.
+        return (links @ mass)[node_of].astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Relations:
+    """The relations in use, for some questions; see `candidate_search.Related`.
+
+    Attributes:
+        each: The relations that give a score each.
+        queries: The questions.
+        mentions: Gives candidates; None if what texts name is not used.
+    """
+
+    each: Sequence[Relation]
+    queries: Queries
+    mentions: Mentioned | None = None
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of the experts, in the order of their scores."""
+        return [relation.name for relation in self.each]
+
+    def more(self, candidates: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """See `candidate_search.Related.more`."""
+        if self.mentions is None:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        return self.mentions.more(candidates, value)
+
+    def scores(self, candidates: Candidates, value: np.ndarray, rows: slice) -> np.ndarray:
+        """See `candidate_search.Related.scores`."""
+        queries = self.queries.of(rows)
+        columns = [relation.scores(candidates, value, queries)[:, None] for relation in self.each]
+        return np.concatenate([np.zeros((len(candidates.question), 0), np.float32), *columns], axis=1)
+
+
+def mentions(retrieval: Retrieval) -> Mentions:
+    """What the documents of the corpora name."""
+    return Mentions.open(retrieval.corpora)
+
+
+EXPERTS.register(
+    "mention",
+    FurtherExpert(
+        lambda retrieval: Mentioned(retrieval.shared(mentions), retrieval.corpora.layout),
+        ("mentions",),
+        lambda settings: ("names",),
+        "named by one of the best texts",
+    ),
+)
+EXPERTS.register(
+    "pagerank",
+    FurtherExpert(
+        lambda retrieval: PageRank(retrieval.shared(mentions), retrieval.corpora.layout),
+        ("mentions",),
+        lambda settings: ("names",),
+        "what the best texts name leads to it",
+    ),
+)

@@ -1,0 +1,138 @@
+"""What rankings are trained and chosen on: candidates of training questions with their evidence, as arrays."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mog_assets.questions.sets import LEVELS, MEASURED, Question
+from mog_assets.search.candidates import Candidates
+from mog_assets.search.relevance import Relevance, fixed_order
+
+# Folds of the cross-validation.
+FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Training questions with their candidates.
+
+    Attributes:
+        gold: Candidates and evidence, for measuring.
+        taught: Candidates and evidence, for training: differs where no place is known, see `weak_labels`.
+        vectors: Of the questions, float32 of shape (questions, size).
+        words: Terms of each question, int64 of shape (questions,).
+        documents: What each question is about.
+        levels: How precisely its answer is known: position in `questions.sets.LEVELS`, int64 of shape (questions,).
+        made: Whether nobody asked the question to measure with: a model made it, or it is from use; bool of shape
+            (questions,).
+        experts: Names of the experts, in the order of the scores.
+        finest: Positions of those that score pieces themselves.
+        columns: Result of `features.of_candidates`, float32 of shape (n, columns), for models that are trained on it
+            many times; None if each is to compute it.
+    """
+
+    gold: Relevance
+    taught: Relevance
+    vectors: np.ndarray
+    words: np.ndarray
+    documents: Sequence[str]
+    levels: np.ndarray
+    made: np.ndarray
+    experts: Sequence[str]
+    finest: Sequence[int]
+    columns: np.ndarray | None = None
+
+    @property
+    def measured(self) -> np.ndarray:
+        """Questions that rankings are measured on, bool of shape (questions,): those whose places are known.
+
+        Without such questions, those whose relevant documents are known; passages that hold an answer are guesses.
+        Questions that people gave come before those that were made, which are easier, and those from use, which favour
+        the ranking that was used.
+        """
+        able = self.levels < len(MEASURED)
+        chosen = able & ~self.made if (able & ~self.made).any() else able
+        return chosen & (self.levels == self.levels[chosen].min(initial=len(MEASURED)))
+
+    @property
+    def trainable(self) -> np.ndarray:
+        """Candidates that a ranking is trained on, bool of shape (n,): all but those that may be relevant or not.
+
+        Of a relevant document, nobody said which passages are: only the best guess trains, and the others are neither
+        right nor wrong.
+        """
+        by_document = self.levels[self.candidates.question] == LEVELS.index("documents")
+        return ~(by_document & (self.gold.covered > 0) & (self.taught.covered == 0))
+
+    @property
+    def candidates(self) -> Candidates:
+        """The candidates."""
+        return self.gold.candidates
+
+    @property
+    def folds(self) -> np.ndarray:
+        """Fold 0 … `FOLDS` − 1 of every question: all questions about a document are in one."""
+        distinct = sorted(set(self.documents), key=lambda document: (_hash(document), document))
+        number = {document: part_of(document, FOLDS) for document in distinct}
+        if len(distinct) < 4 * FOLDS:
+            # Hashes alone might leave a fold empty; with many documents they keep each where it is.
+            number = {document: i % FOLDS for i, document in enumerate(distinct)}
+        return np.array([number[document] for document in self.documents])
+
+    @property
+    def drawn(self) -> np.ndarray:
+        """Positions of the questions in the order in which they are drawn, those about a document together."""
+        return np.array(sorted(range(len(self.documents)), key=lambda i: (_drawn(self.documents[i]), i)), np.int64)
+
+    def of(self, rows: np.ndarray) -> Examples:
+        """Some questions, bool of shape (questions,)."""
+        kept = np.flatnonzero(rows)
+        return Examples(
+            self.gold.of(kept),
+            self.taught.of(kept),
+            self.vectors[kept],
+            self.words[kept],
+            [self.documents[i] for i in kept.tolist()],
+            self.levels[kept],
+            self.made[kept],
+            self.experts,
+            self.finest,
+            None if self.columns is None else self.columns[np.asarray(rows, bool)[self.candidates.question]],
+        )
+
+
+def drawn(questions: Sequence[Question], most: int) -> list[Question]:
+    """At most so many questions, by a hash of their document, so that few change when questions are added."""
+    ordered = sorted(questions, key=lambda q: (_drawn(q.document), q.document, q.id))
+    return sorted(ordered[:most], key=lambda q: q.id)
+
+
+def part_of(document: str, parts: int) -> int:
+    """The part, from 0, that a document's questions are in, whatever else there is."""
+    return int(_hash(document), 16) % parts
+
+
+def _drawn(document: str) -> str:
+    # Another hash than those of folds and of documents that are held out, whose shares it would change.
+    return _hash(f"drawn {document}")
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def fixed_recalls(examples: Examples) -> dict[str, np.ndarray]:
+    """ER of every question by every fixed level of each retriever, by name such as `bm25:fixed-2`."""
+    candidates, of = examples.candidates, {name: i for i, name in enumerate(examples.experts)}
+    recalls = {}
+    for level in sorted(int(name.removeprefix("bm25-")) for name in of if name.startswith("bm25-")):
+        # Of a question's candidates, those of one chunk: the document's first piece, and which of its chunks it is in.
+        chunk = candidates.piece - candidates.place[:, 0] + (candidates.place[:, 0] >> (level - 1))
+        by_retriever = {retriever: candidates.scores[:, of[f"{retriever}-{level}"]] for retriever in ("bm25", "dense")}
+        for name, scores in (*((r, [s]) for r, s in by_retriever.items()), ("hybrid", list(by_retriever.values()))):
+            recalls[f"{name}:fixed-{level}"] = examples.gold.recall(fixed_order(candidates, chunk, scores))
+    return recalls

@@ -1,0 +1,108 @@
+"""Who asks, and what they see: an installed part decides for the settings that it knows; else everybody sees all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from mog_assets.config import Settings
+from mog_assets.registry import AUTHORIZERS
+from mog_assets.resources.errors import ConfigError
+from mog_assets.search.where import Fields
+
+ALL = "*"
+"""The principal that sees every document: in Python and on the command line only."""
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Somebody who asks.
+
+    Attributes:
+        name: Its name; `ALL` for who sees everything.
+        names: What rules may call it: those who are called alike see the same.
+    """
+
+    name: str
+    names: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """The part of a project that somebody sees.
+
+    Attributes:
+        documents: Which documents, bool of shape (documents,); None: all.
+        known: Names of metadata that a filter may use; None: all.
+        hidden: Keys of metadata that are not shown.
+    """
+
+    documents: np.ndarray | None = None
+    known: tuple[str, ...] | None = None
+    hidden: frozenset[str] = frozenset()
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether nothing is kept from view."""
+        return self.known is None
+
+    def shown(self, metadata: Any, name: str = "") -> Any:
+        """Return metadata without what is not shown."""
+        if not self.hidden or not isinstance(metadata, dict):
+            return metadata
+        places = {key: f"{name}.{key}".lstrip(".") for key in metadata}
+        return {
+            key: self.shown(value, places[key]) for key, value in metadata.items() if places[key] not in self.hidden
+        }
+
+
+EVERYTHING = Sight()
+
+
+class Authorizer(Protocol):
+    """Says who asks and what they see: `AUTHORIZERS.register(name, open)`.
+
+    `open(settings)` gives one for a project, or None where these settings let everybody see all. Methods raise
+    `NotAllowed` if it cannot be told.
+    """
+
+    def check(self) -> None:
+        """Check that it can be told who may see what."""
+
+    def principal(self, name: str, groups: Iterable[str] = ()) -> Principal:
+        """Return the principal of a name, which is in some groups.
+
+        Raises:
+            ConfigError: nobody may be called so.
+        """
+
+    def bearer(self, token: str) -> Principal | None:
+        """Return whom a key or a token belongs to; None if to nobody."""
+
+    def sight(self, principal: Principal | None, fields: Fields) -> Sight:
+        """Return what a principal, None if nobody was named, sees of documents that say something of themselves.
+
+        It is asked for every question.
+        """
+
+    @property
+    def pushes(self) -> bool:
+        """Tell whether anybody may put documents into a corpus."""
+
+    def may_push(self, principal: Principal | None, corpus: str) -> bool:
+        """Return whether a principal may put documents into a corpus."""
+
+
+def opened_authorizer(settings: Settings) -> Authorizer | None:
+    """Open the one that the settings ask for.
+
+    Raises:
+        ConfigError: they ask for several.
+    """
+    opened = {name: made for name, open in AUTHORIZERS.items() if (made := open(settings)) is not None}
+    if len(opened) > 1:
+        raise ConfigError(f"expected one that says who may see what, got {' and '.join(opened)}: leave out the others")
+    return next(iter(opened.values()), None)

@@ -1,0 +1,310 @@
+"""What the server takes on: how much a request may ask for, how many run and wait, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Event
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from mog_assets.resources import tracing
+from mog_assets.resources.errors import MogError
+from mog_assets.serve.descriptors import CONNECTIONS
+from mog_assets.serve.problems import Problem, log
+
+T = TypeVar("T")
+
+RETRY_SECONDS = 1
+
+# Of a request's head: bytes, headers, characters of its path and of its query.
+HEAD_BYTES, HEADERS, TARGET_CHARS = 32 << 10, 100, 8000
+# Of a body of JSON: values in all, values within values, the largest integer.
+_VALUES, _DEPTH, _MOST = 10_000, 16, (1 << 63) - 1
+# Characters of a text that has no limit of its own.
+_TEXT_CHARS = 100_000
+# Characters of a name (of a corpus, a document, a field, a method), and names in a list.
+NAME_CHARS, NAMES = 2000, 1000
+# Options of a question: a letter each.
+CHOICES = 26
+# Turns of a conversation that may be sent, and the last ones that a follow-up may refer to.
+MOST_TURNS, TURNS = 500, 6
+# Places of a passage.
+PLACES = 200
+# Bodies of the largest size that arrive at a time.
+BODIES = 64
+# For the rest of a request that was answered before it was complete.
+LINGER_SECONDS = 2.0
+
+Happened = Callable[[str, dict[str, Any]], None]
+
+
+class Abandoned(Exception):
+    """Nobody waits for the result any more."""
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """Options of the server.
+
+    Attributes:
+        key: What callers send as bearer token; empty if anybody may call.
+        hosts: Names that callers may use for the server (header `Host`); empty if any.
+        origins: Other web sites whose pages may call.
+        concurrency: Searches at a time; and as many answers.
+        waiting: Most searches that wait for their turn; and as many answers.
+        timeout: Seconds for a search, waiting included.
+        ask_timeout: Seconds for an answer, waiting included.
+        drain: Seconds that running requests have when the server is stopped.
+        body_bytes: Largest body of a request.
+        body_seconds: Seconds for the head of a request, and again for its body, to arrive.
+        send_seconds: Seconds for the caller to take a part of the answer.
+        question_chars: Longest question.
+        budget: Largest budget, in characters or tokens.
+        k: Largest k.
+        connections: Most requests that are being answered, each on a connection.
+        connections_per_address: As many of one address.
+        log_questions: Write the questions into the log.
+        public_url: Where browsers reach the server, whose pages may call it, also by a proxy that sends another host;
+            for links in what agents get. Empty for the host they asked.
+        flags: Those of `registry.SERVER_FLAGS` that were given.
+    """
+
+    key: str = ""
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    concurrency: int = 4
+    waiting: int = 32
+    timeout: float = 30.0
+    ask_timeout: float = 120.0
+    drain: float = 20.0
+    body_bytes: int = 1 << 20
+    body_seconds: float = 10.0
+    send_seconds: float = 30.0
+    question_chars: int = 4000
+    budget: int = 100_000
+    k: int = 200
+    connections: int = CONNECTIONS
+    connections_per_address: int = CONNECTIONS // 4
+    log_questions: bool = False
+    public_url: str = ""
+    flags: frozenset[str] = frozenset()
+
+    @cached_property
+    def public(self) -> tuple[str, str, str]:
+        """Origin, host and path of `public_url`, as browsers and proxies write them."""
+        url = urlsplit(self.public_url)
+        port = "" if url.port in (None, {"http": 80, "https": 443}.get(url.scheme)) else f":{url.port}"
+        return f"{url.scheme}://{url.hostname or ''}{port}", url.hostname or "", url.path.rstrip("/")
+
+    @property
+    def text_chars(self) -> int:
+        """Most characters of any text of a request."""
+        return max(_TEXT_CHARS, self.question_chars, self.budget)
+
+    def check_question(self, name: str, question: str, choices: Mapping[str, str] | None = None) -> str:
+        """The question, if it is not too long with what there is to choose from.
+
+        Raises:
+            Problem: it is too long, or there are too many choices.
+        """
+        choices = choices or {}
+        size = len(question) + sum(len(letter) + len(text) for letter, text in choices.items())
+        if size > self.question_chars:
+            most = f"{self.question_chars:,} characters{' with options' if choices else ''}"
+            raise Problem(422, f"{name}: expected at most {most}, got {size:,}", "too much")
+        if len(choices) > CHOICES:
+            raise Problem(422, f"options: expected at most {CHOICES}, got {len(choices):,}", "too much")
+        return question
+
+    def conversation(self, earlier: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """The last turns of a conversation, which a question may refer to: each a question and its answer.
+
+        A question that is too long for one is a text that somebody pasted, and left out; answers are cut.
+        """
+        turns = [(question, answer[: self.question_chars]) for question, answer in earlier]
+        return [turn for turn in turns if turn[0].strip() and len(turn[0]) <= self.question_chars][-TURNS:]
+
+    def check_amount(self, name: str, amount: int | None) -> None:
+        """Check a budget or a k.
+
+        Raises:
+            Problem: it is larger than allowed.
+        """
+        most = self.budget if name == "budget" else self.k
+        if amount is not None and amount > most:
+            raise Problem(422, f"{name}: expected at most {most:,}, got {amount:,}", "too much")
+
+
+def check_json(body: bytes, most: int) -> None:
+    """Check the size and the values of a body, if it is JSON: what is none is for the route to refuse.
+
+    Args:
+        body: The body.
+        most: Most characters of a text.
+
+    Raises:
+        Problem: it has too many values, values too far within others, a long text, a number that no column of ours can
+            hold, or half a character (a lone surrogate).
+    """
+    try:
+        values = [(json.loads(body, parse_constant=_refuse_constant), 0)]
+    except RecursionError:
+        values = [(None, _DEPTH + 1)]
+    except ValueError:
+        return
+    count = 0
+    while values:
+        value, depth = values.pop()
+        count += 1
+        if count > _VALUES:
+            raise Problem(422, f"body: expected at most {_VALUES:,} values", "too much")
+        if depth > _DEPTH:
+            raise Problem(422, f"body: expected at most {_DEPTH} values within each other", "too much")
+        if isinstance(value, dict):
+            values += [(one, depth + 1) for pair in value.items() for one in pair]
+        elif isinstance(value, list):
+            values += [(one, depth + 1) for one in value]
+        elif isinstance(value, str):
+            _check_text(value, most)
+        elif isinstance(value, int) and not -_MOST - 1 <= value <= _MOST:
+            raise Problem(422, f"body: expected integers of 64 bits, got one of {value.bit_length() + 1:,}", "too much")
+        elif isinstance(value, float) and not math.isfinite(value):
+            _refuse_constant("a number beyond them")
+
+
+def _refuse_constant(name: str) -> None:
+    raise Problem(422, f"body: expected finite numbers, got {name}")
+
+
+def _check_text(text: str, most: int) -> None:
+    if len(text) > most:
+        raise Problem(422, f"body: expected texts of at most {most:,} characters, got {len(text):,}", "too much")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise Problem(422, f"body: expected text, got half a character (surrogate) at {error.start}") from None
+
+
+class Slots:
+    """Work in a bounded number of threads with a bounded queue.
+
+    A place is taken until its work has ended, also if nobody waits for it any more.
+    """
+
+    def __init__(self, name: str, threads: int, waiting: int, seconds: float) -> None:
+        self.name, self.threads, self.waiting, self.seconds = name, threads, waiting, seconds
+        self._inside: set[Future[Any]] = set()
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._ended: asyncio.Future[None] | None = None
+
+    @property
+    def inside(self) -> int:
+        """How many places are taken."""
+        return len(self._inside)
+
+    def start(self, function: Callable[[], T]) -> Future[T]:
+        """Put work into the queue.
+
+        Raises:
+            Problem: the queue is full (429).
+        """
+        self._check()
+        future = self._pool.submit(tracing.carried(function))
+        self._enter(future)
+        return future
+
+    def enter(self, future: Future[Any], work: Callable[[], None]) -> None:
+        """Take a place until a result is there, and put work into the queue that may give it, or another's.
+
+        Raises:
+            Problem: the queue is full (429).
+        """
+        self._check()
+        self._pool.submit(tracing.carried(work))
+        self._enter(future)
+
+    def _check(self) -> None:
+        if self.inside >= self.threads + self.waiting:
+            text = f"{self.threads} requests are being worked on and {self.waiting} are waiting: try again later"
+            raise Problem(429, text, "busy", {"Retry-After": str(RETRY_SECONDS)})
+
+    def _enter(self, future: Future[Any]) -> None:
+        self._inside.add(future)
+        future.add_done_callback(self._inside.discard)
+
+    async def run(self, function: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+        """The result of a function, called in one of the threads.
+
+        Raises:
+            Problem: the queue is full (429), it did not begin in time (503), or did not end in time (504).
+        """
+        return await self.wait(self.start(lambda: function(*arguments, **keywords)))
+
+    async def run_watched(self, function: Callable[[Happened], T]) -> T:
+        """As `run`, for a function that tells what happens; telling it ends the work when nobody waits any more."""
+        gone = Event()
+
+        def happened(name: str, data: dict[str, Any]) -> None:
+            if gone.is_set():
+                raise Abandoned
+
+        return await self.wait(self.start(lambda: function(happened)), gone)
+
+    async def wait(self, future: Future[T], gone: Event | None = None) -> T:
+        """The result of work that was started.
+
+        Args:
+            future: The work.
+            gone: Set when nobody waits for the result any more.
+
+        Raises:
+            Problem: it did not begin (503) or end (504) in time, or the server is stopped (503).
+        """
+        if self._ended is None:
+            self._ended = asyncio.get_running_loop().create_future()
+        result = asyncio.wrap_future(future)
+        either: set[asyncio.Future[Any]] = {result, self._ended}
+        try:
+            await asyncio.wait(either, timeout=self.seconds, return_when=asyncio.FIRST_COMPLETED)
+            if result.done():
+                return result.result()
+            if self._ended.done():
+                raise stopping()
+            if future.cancel():
+                late = f"The server is busy: the request waited {self.seconds:g} s without beginning"
+                raise Problem(503, late, "late", {"Retry-After": str(RETRY_SECONDS)})
+            raise Problem(504, f"The request took longer than {self.seconds:g} s", "late")
+        finally:
+            # What has not begun when its caller leaves never does.
+            future.cancel()
+            if not result.done():
+                result.add_done_callback(_note_failure)
+            if gone is not None:
+                gone.set()
+
+    def end(self) -> None:
+        """Tell all who wait that the server is stopped. Call it in the event loop."""
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+    def close(self) -> None:
+        """Drop what waits; what runs is not waited for."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _note_failure(result: asyncio.Future[Any]) -> None:
+    """Log what went wrong after the caller had left; that work was given up is no failure."""
+    error = None if result.cancelled() else result.exception()
+    if error is not None and not isinstance(error, Abandoned | Problem | MogError):
+        log.error("unexpected error in abandoned work", exc_info=error)
+
+
+def stopping() -> Problem:
+    """The server is stopped before a request is answered."""
+    return Problem(503, "The server is being stopped: try again", "stopping", {"Retry-After": str(RETRY_SECONDS)})

@@ -1,0 +1,347 @@
+"""Tools for agents by the Model Context Protocol: `search`, `fetch` and `ask`, and those that are registered.
+
+Names and results of the first two are those that ChatGPT's connectors expect: platform.openai.com, "Building MCP
+servers for ChatGPT".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from importlib import metadata
+from typing import Annotated, Any, TypeVar
+from urllib.parse import quote
+
+import anyio
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, ToolAnnotations
+from pydantic import BaseModel, Field, ValidationError
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from mog_assets.registry import MCP_TOOLS
+from mog_assets.resources.errors import NotAllowed, NotFound
+from mog_assets.serve.limits import ServerOptions, Slots
+from mog_assets.serve.links import page_of
+from mog_assets.serve.problems import problem_of
+from mog_assets.serve.results import Document, Likeliest, Passage
+
+T = TypeVar("T")
+
+PATH = "/mcp"
+_SPANS = re.compile(r"\d{1,12}-\d{1,12}(?:,\d{1,12}-\d{1,12})*")
+Spans = list[tuple[int, int]]
+_FOUND = 10
+_INSTRUCTIONS = """\
+Searches a collection of documents. `search` finds passages, `fetch` gives the text of a passage or of a whole document
+(its id without the part after #), `ask` writes an answer from passages."""
+
+Question = Annotated[str, Field(description="The question, in words.")]
+Corpus = Annotated[str | None, Field(description="The only corpus that is searched.")]
+Most = Annotated[int, Field(ge=1, description="Most passages.")]
+Id = Annotated[
+    str,
+    Field(description="`CORPUS/DOCUMENT#START-END`, as `search` gives it; `CORPUS/DOCUMENT` for the whole document."),
+]
+Filter = Annotated[
+    dict[str, Any] | None,
+    Field(
+        description="Documents to search, by metadata: for each name a value, a list of values, or operators (in, gt, "
+        'gte, lt, lte, glob), such as {"path": {"glob": "reports/**"}, "year": {"gte": 2020}}, or '
+        '{"title": {"contains": "skin"}}. An unknown name is answered with those that there are.'
+    ),
+]
+Choices = Annotated[dict[str, str] | None, Field(description="Choices by letter, if one of them is to be chosen.")]
+
+
+class Result(BaseModel):
+    """A passage that was found."""
+
+    id: str
+    title: str
+    url: str
+    text: str
+
+
+class Results(BaseModel):
+    """What `search` gives."""
+
+    results: list[Result]
+
+
+class Fetched(BaseModel):
+    """What `fetch` gives."""
+
+    id: str
+    title: str
+    text: str
+    url: str
+    metadata: dict[str, Any]
+
+
+class Answered(BaseModel):
+    """What `ask` gives: without an answer that is probably right, the sentence that most likely has it."""
+
+    answer: str | None
+    failure: str
+    probability: float | None
+    likeliest: Result | None
+    method: str
+    passages: list[Result]
+    cited: list[str] = Field(description="Ids of the passages that the answer rests on, if it is known.")
+
+
+class Agents:
+    """The tools.
+
+    Args:
+        project: An open project.
+        options: Limits.
+        search: The queue of searches.
+        answers: The queue of answers.
+        documents: The queue of documents.
+
+    Attributes:
+        project: As its owner sees it.
+        options: Limits.
+        documents: The queue of documents.
+    """
+
+    def __init__(self, project: Any, options: ServerOptions, search: Slots, answers: Slots, documents: Slots) -> None:
+        self.project, self.options = project, options
+        self._search, self._answers, self.documents = search, answers, documents
+
+    async def search(
+        self, query: Question, ctx: Context, corpus: Corpus = None, k: Most = _FOUND, where: Filter = None
+    ) -> Results:
+        """Find the passages that best answer a question, best first."""
+        with_url = _urls(ctx, self.options)
+
+        def work() -> Results:
+            self.options.check_question("query", query)
+            self.options.check_amount("k", k)
+            corpora = None if corpus is None else [corpus]
+            retrieved = self.project_for(ctx).retrieve(query, k=k, corpora=corpora, where=where)
+            return Results(results=[_result(passage, with_url) for passage in retrieved.passages])
+
+        return await told(self._search, work)
+
+    async def fetch(self, id: Id, ctx: Context) -> Fetched:
+        """The text of a passage, or of a whole document."""
+        with_url = _urls(ctx, self.options)
+        return await told(self.documents, lambda: self._fetched(self.project_for(ctx), id, with_url))
+
+    def project_for(self, ctx: Context) -> Any:
+        """The project as whoever calls a tool may see it."""
+        authorizer = self.project.authorizer
+        # On standard input, it was said at the start who asks.
+        if authorizer is None or self.project.seen_as:
+            return self.project
+        # The guard has checked the header of this request; the tool runs in another task.
+        token = (ctx.headers or {}).get("authorization", "").partition(" ")[2].strip()
+        principal = authorizer.bearer(token)
+        if principal is None:
+            raise NotAllowed("Authorization: expected a key or token in the request of a tool, got none that is valid")
+        return self.project.as_principal(principal)
+
+    def _fetched(self, project: Any, id: str, with_url: Callable[[str], str]) -> Fetched:
+        document, spans = _document(project, id)
+        whole = len(document.text)
+        meta: dict[str, Any] = {**document.metadata, "corpus": document.corpus, "document": document.id}
+        meta["characters"] = whole
+        if document.source is not None:
+            meta["source"] = document.source
+        for start, end in spans:
+            if not 0 <= start <= end <= whole:
+                raise NotFound(f"id: expected places from 0 to {whole} in {document.corpus}/{document.id}, got {id!r}")
+        spans, rest = _cut(spans or [(0, whole)], self.options.budget)
+        if rest:
+            meta["next"] = f"{document.corpus}/{document.id}#{_written(rest)}"
+        text = "\n".join(document.text[start:end] for start, end in spans)
+        return Fetched(id=id, title=document.title or document.id, text=text, url=with_url(id), metadata=meta)
+
+    async def ask(
+        self,
+        question: Question,
+        ctx: Context,
+        corpus: Corpus = None,
+        options: Choices = None,
+        where: Filter = None,
+    ) -> Answered:
+        """Answer a question from the documents, with the passages that the answer is based on."""
+        with_url = _urls(ctx, self.options)
+
+        def work() -> Answered:
+            self.options.check_question("question", question)
+            corpora = None if corpus is None else [corpus]
+            reply = self.project_for(ctx).ask(question, options=options, corpora=corpora, where=where)
+            passages = [_result(passage, with_url) for passage in reply.passages]
+            best = reply.likeliest
+            return Answered(
+                answer=reply.answer,
+                failure=reply.failure,
+                probability=reply.probability,
+                likeliest=None if best is None else _sentence(best, with_url),
+                method=reply.method,
+                passages=passages,
+                cited=[passages[number - 1].id for number in reply.cited],
+            )
+
+        return await told(self._answers, work)
+
+
+def _document(project: Any, id: str) -> tuple[Document, Spans]:
+    """The document of an id, and the places that it names."""
+    corpus, _, doc = id.partition("/")
+    before, mark, places = doc.rpartition("#")
+    try:
+        # `#` and digits may be part of a document's own id.
+        return project.document(corpus, doc), []
+    except NotFound:
+        if not mark or not _SPANS.fullmatch(places):
+            raise
+    pairs = [span.split("-") for span in places.split(",")]
+    return project.document(corpus, before), [(int(start), int(end)) for start, end in pairs]
+
+
+async def told(work: Slots, function: Callable[[], T]) -> T:
+    """The result of a tool; what goes wrong is told to the agent."""
+    try:
+        return await work.run(function)
+    except Exception as error:
+        raise ToolError(problem_of(error).detail) from None
+
+
+def server(project: Any, options: ServerOptions, search: Slots, answers: Slots, documents: Slots) -> MCPServer:
+    """The MCP server of an open project."""
+    agents = Agents(project, options, search, answers, documents)
+    made: MCPServer = MCPServer(
+        "mog-assets",
+        instructions=_INSTRUCTIONS,
+        version=metadata.version("mog-assets"),
+        log_level="WARNING",
+        # Nothing here changes while it is served, so there is nothing to listen for, and no connection stays open.
+        subscriptions=False,
+    )
+    for tool in (agents.search, agents.fetch, agents.ask):
+        made.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True))
+    for add in MCP_TOOLS.values():
+        add(made, agents)
+    return made
+
+
+class _Endpoint:
+    """Names its route for the metrics, as FastAPI does for its own."""
+
+    def __init__(self, inner: ASGIApp) -> None:
+        self.inner, self.path = inner, PATH
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = self
+        await self.inner(scope, receive, send)
+
+
+class Mounted:
+    """The server as a route of the HTTP server.
+
+    Each request stands alone, so that any process can answer it; key, host and size are checked before it comes here.
+    """
+
+    def __init__(self, project: Any, options: ServerOptions, search: Slots, answers: Slots, documents: Slots) -> None:
+        made = server(project, options, search, answers, documents)
+        app = made.streamable_http_app(
+            streamable_http_path=PATH,
+            stateless_http=True,
+            json_response=True,
+            max_request_body_size=options.body_bytes,
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        )
+        (inner,) = (route for route in app.routes if isinstance(route, Route))
+        # No GET: a stream of what the server tells by itself would stay open, and there is nothing to tell.
+        self.route = Route(PATH, endpoint=_Endpoint(inner.endpoint), methods=["POST"])
+        self.session_manager = made.session_manager
+
+
+def _result(passage: Passage, with_url: Callable[[str], str]) -> Result:
+    id = passage_id(passage)
+    return Result(id=id, title=passage.title or passage.doc, url=with_url(id), text=passage.text)
+
+
+def _sentence(likeliest: Likeliest, with_url: Callable[[str], str]) -> Result:
+    id = f"{likeliest.corpus}/{likeliest.doc}#{likeliest.start}-{likeliest.end}"
+    return Result(id=id, title=likeliest.doc, url=with_url(id), text=likeliest.sentence)
+
+
+def passage_id(passage: Passage) -> str:
+    """`CORPUS/DOCUMENT#START-END`; of several places in the document, all."""
+    spans = [span for span in passage.spans if (span.corpus, span.doc) == (passage.corpus, passage.doc)]
+    return f"{passage.corpus}/{passage.doc}#{_written([(span.start, span.end) for span in spans])}"
+
+
+def _written(spans: Spans) -> str:
+    return ",".join(f"{start}-{end}" for start, end in spans)
+
+
+def _cut(spans: Spans, most: int) -> tuple[Spans, Spans]:
+    """The first so many characters, and the rest."""
+    first: Spans = []
+    for row, (start, end) in enumerate(spans):
+        if end - start > most:
+            return [*first, (start, start + most)], [(start + most, end), *spans[row + 1 :]]
+        first.append((start, end))
+        most -= end - start
+    return first, []
+
+
+def _urls(ctx: Context, options: ServerOptions) -> Callable[[str], str]:
+    """What gives an id its URL: the page of the document on this server, or a name where there is no server."""
+    host = (ctx.headers or {}).get("host")
+    base = options.public_url.rstrip("/") or (f"http://{host}" if host else "")
+
+    def url(id: str) -> str:
+        path, mark, places = id.rpartition("#") if _SPANS.fullmatch(id.rpartition("#")[2]) else (id, "", "")
+        corpus, _, doc = path.partition("/")
+        end = f"{mark}{places}"
+        return page_of(base, corpus, doc, end) if base else f"mog://{quote(corpus)}/{quote(doc)}{end}"
+
+    return url
+
+
+def serve_stdio(made: MCPServer) -> None:
+    """Serve on standard input and output until the input ends."""
+    anyio.run(_serve_stdio, made)
+
+
+async def _serve_stdio(made: MCPServer) -> None:
+    # `run_stdio_async` of the library passes over what is no message, and who sent it waits for ever.
+    inner = made._lowlevel_server
+    async with stdio_server() as (received, answers), anyio.create_task_group() as group:
+        forward, messages = anyio.create_memory_object_stream[SessionMessage | Exception]()
+
+        async def read() -> None:
+            async with forward:
+                async for item in received:
+                    if isinstance(item, ValidationError):
+                        await answers.send(SessionMessage(_refusal(item)))
+                    else:
+                        await forward.send(item)
+
+        group.start_soon(read)
+        await inner.run(messages, answers, inner.create_initialization_options())
+
+
+def _refusal(error: ValidationError) -> JSONRPCError:
+    """The answer to a line that is no JSON, or JSON that is no message."""
+    faults = error.errors()
+    if any(fault["type"] == "json_invalid" for fault in faults):
+        return JSONRPCError(
+            jsonrpc="2.0", id=None, error=ErrorData(code=PARSE_ERROR, message="expected JSON in a line")
+        )
+    ids = [fault["input"].get("id") for fault in faults if isinstance(fault["input"], dict)]
+    id = next((id for id in ids if type(id) in (int, str)), None)
+    fault = ErrorData(code=INVALID_REQUEST, message="expected a message of JSON-RPC 2.0")
+    return JSONRPCError(jsonrpc="2.0", id=id, error=fault)

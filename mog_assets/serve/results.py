@@ -1,0 +1,237 @@
+"""What a built project gives its callers: passages, answers, documents, corpora. All are plain values."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from mog_assets.documents.formats.marks import Mark
+from mog_assets.registry import LIMITS
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a document's text.
+
+    Attributes:
+        corpus: Name of the corpus.
+        doc: Id of the document.
+        start, end: Offsets in its text, in characters.
+    """
+
+    corpus: str
+    doc: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A passage, in the order of its rank.
+
+    Attributes:
+        text: Its text; if it has several spans, those of all, in order.
+        title: Title of the document of its first span.
+        corpus, doc: Its corpus and the id of its document.
+        spans: Where it stands.
+        page: Page or slide that it begins on, from 1; None if the document has none.
+        headings: The headings that it stands under, outermost first.
+        source: Path of the file below the folder of the corpus; None if the document is a line or a row of a file.
+        metadata: Of the document, as JSON values.
+        score: By the method that ranked it; higher is better, scores of different methods are not comparable. None
+            for the passages of an answer, which may come from several rounds.
+        level: The finest level whose chunks have as many pieces; another granularity for methods that have their own.
+        why: What raised its score most, in words; empty unless asked for.
+    """
+
+    text: str
+    title: str
+    corpus: str
+    doc: str
+    spans: tuple[Span, ...]
+    page: int | None
+    headings: tuple[str, ...]
+    source: str | None
+    metadata: dict[str, Any]
+    score: float | None
+    level: int | None
+    why: str = ""
+
+    @property
+    def start(self) -> int:
+        """First character in the document."""
+        return self.spans[0].start
+
+    @property
+    def end(self) -> int:
+        """One after the last character of the first span."""
+        return self.spans[0].end
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        content = {**asdict(self), "spans": [asdict(span) for span in self.spans], "headings": list(self.headings)}
+        return {**content, "start": self.start, "end": self.end}
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """The passages for a question.
+
+    Attributes:
+        question: The question.
+        passages: Best first.
+        method: Canonical name of the method that ranked them.
+        because: Why it was chosen, if the method was `auto`; else empty.
+        nothing: Why there is no passage; empty if there is one.
+        version: Of the artefacts that were searched: changes when a run has moved one of them.
+        taken: Words that no document has, with the word that each was taken for.
+        weights: Weight of each granularity by name, if the method weighs them; with `explain`, the share of each
+            retriever and level in the weight of all, if the ranking weighs them (`mix` does not).
+        details: What limits the question, by the name of a group, which is also a key of `to_json`: its number, label
+            and probability, and whether passages of all groups were used instead; empty if the method has no limit.
+        candidates: `exhaustive` if a ranking chose among all texts, `indexed` if among those of the documents with the
+            best pieces; empty for other methods.
+    """
+
+    question: str
+    passages: list[Passage]
+    method: str
+    because: str
+    nothing: str
+    version: str
+    taken: dict[str, str] = field(default_factory=dict)
+    weights: dict[str, float] | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+    candidates: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        names = ("question", "method", "because", "nothing", "version", "taken", "candidates")
+        content = {name: getattr(self, name) for name in names}
+        passages = [passage.to_json() for passage in self.passages]
+        groups = {limit.group: self.details.get(limit.group) for limit in LIMITS.values()}
+        return {**content, "passages": passages, "weights": self.weights, **groups}
+
+
+@dataclass(frozen=True, slots=True)
+class Likeliest:
+    """The sentence that most likely has the answer.
+
+    Attributes:
+        sentence: Its text.
+        corpus, doc: Its corpus and the id of its document.
+        start, end: Offsets of the sentence in the document's text, in characters.
+        answer_start, answer_end: Those of the words in it that the reader took for the answer.
+    """
+
+    sentence: str
+    corpus: str
+    doc: str
+    start: int
+    end: int
+    answer_start: int
+    answer_end: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer with what it is based on.
+
+    Attributes:
+        question: The question; a follow-up as one that stands alone.
+        answer: The answer, or the letter of an option; None if there is none, or none that is probably right.
+        failure: Why there is no answer; empty if there is one.
+        method: Canonical name of the way of answering.
+        reader: Name and version of what read the passages.
+        passages: What the answer is based on, best first.
+        version: See `Retrieved`.
+        cited: Numbers, from 1, of the passages that the answer rests on: the one in which it stands, or those that a
+            language model names; empty if it is not known.
+        probability: That the likeliest answer is right, in [0, 1], whether it is shown or not; None if the reader gives
+            none.
+        likeliest: The sentence in which it stands; None if it stands in no passage.
+        auto: The retrieval method that `auto` stood for; None if the way of answering names its own.
+        weights: See `Retrieved`, for the original question.
+        parameters: Parameters sent to the language model with the messages; None if no language model was used.
+        details: Rounds, queries, calls, tokens and cost: the fields of `answer.rows.AnswerRow`, and what the way of
+            answering tells besides.
+    """
+
+    question: str
+    answer: str | None
+    failure: str
+    method: str
+    reader: str
+    passages: list[Passage]
+    version: str
+    cited: list[int] = field(default_factory=list)
+    probability: float | None = None
+    likeliest: Likeliest | None = None
+    auto: str | None = None
+    weights: dict[str, float] | None = None
+    parameters: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        names = ("question", "answer", "failure", "method", "reader", "version")
+        content = {name: getattr(self, name) for name in names}
+        names = ("cited", "probability", "auto", "weights", "parameters", "details")
+        rest = {name: getattr(self, name) for name in names}
+        likeliest = None if self.likeliest is None else self.likeliest.to_json()
+        return {**content, "passages": [p.to_json() for p in self.passages], "likeliest": likeliest, **rest}
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document as it is searched.
+
+    Attributes:
+        corpus, id, title, text: What they are called.
+        marks: Its pages, slides and headings, in order.
+        source: See `Passage`.
+        metadata: As JSON values.
+        version: See `Retrieved`.
+    """
+
+    corpus: str
+    id: str
+    title: str
+    text: str
+    marks: tuple[Mark, ...]
+    source: str | None
+    metadata: dict[str, Any]
+    version: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {**asdict(self), "marks": [mark._asdict() for mark in self.marks]}
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusInfo:
+    """A corpus that is searched.
+
+    Attributes:
+        name: Its name.
+        documents: Number of documents.
+        characters: Of all their texts.
+        pieces: Number of level-1 chunks.
+        fields: What `where` can name in it.
+        languages: Documents by language, most first.
+    """
+
+    name: str
+    documents: int
+    characters: int
+    pieces: int
+    fields: tuple[str, ...]
+    languages: dict[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {**asdict(self), "fields": list(self.fields)}

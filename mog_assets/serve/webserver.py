@@ -1,0 +1,143 @@
+"""What `dagster dev` starts, with a guard in front of the web server: the one port of all that is open.
+
+The code server is reached by a socket file. Run it as
+`python -m mog_assets.serve.webserver DESCRIPTOR HOST URL [WORKSPACE]`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event, Thread
+
+import dagster as dg
+import yaml
+from dagster._cli.proxy_server_manager import ProxyServerManager
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import WorkspaceFileTarget
+from dagster._utils.interrupts import setup_interrupt_handlers
+from dagster._utils.log import configure_loggers
+from dagster_webserver.app import create_app_from_workspace_process_context
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from mog_assets.build.records import end_killed
+from mog_assets.resources.errors import MogError
+from mog_assets.serve import access, descriptors, server
+from mog_assets.serve.connections import Connections
+from mog_assets.serve.limits import ServerOptions
+from mog_assets.serve.observed import Metrics
+from mog_assets.serve.ui_guard import UiGuard
+
+_POLL_MS = 2000
+_STATEMENT_MS, _RECYCLE_SECONDS, _POOL_OVERFLOW = 15_000, 3600, 20
+# A launch names each of its partitions.
+_BODY_BYTES = 16 << 20
+_DRAIN_SECONDS = 1.0
+# Seconds between looks for runs that were killed.
+_END_SECONDS = 15.0
+
+_log = logging.getLogger("dagster.mog")
+
+
+def main(descriptor: int, host: str, public_url: str, workspace: Path | None) -> int:
+    """Serve the UI of the instance in DAGSTER_HOME until SIGINT or SIGTERM arrives or a process that it needs ends.
+
+    Args:
+        descriptor: Of a socket that listens.
+        host: The address that it was opened for.
+        public_url: Where browsers reach it; empty without a proxy.
+        workspace: Names code locations that others run, with the daemon; None to start the code server and the daemon.
+
+    Returns:
+        The exit code.
+    """
+    # As in `dagster dev`, SIGTERM raises KeyboardInterrupt until the server handles signals.
+    setup_interrupt_handlers()
+    configure_loggers(formatter="colored", log_level="INFO")
+    key, most = access.key_for(host), descriptors.reserve(descriptors.CONNECTIONS)
+    options = ServerOptions(
+        key=key,
+        hosts=access.names_of(host, key),
+        public_url=public_url,
+        drain=_DRAIN_SECONDS,
+        body_bytes=_BODY_BYTES,
+        budget=_BODY_BYTES,
+        send_seconds=60.0,
+        connections=most,
+        connections_per_address=most,
+    )
+    connections = Connections(options, Metrics())
+    opened = socket.socket(fileno=descriptor)
+    daemon: subprocess.Popen[bytes] | None = None
+    with ExitStack() as stack:
+        instance = stack.enter_context(dg.DagsterInstance.get())
+        instance.optimize_for_webserver(_STATEMENT_MS, _RECYCLE_SECONDS, _POOL_OVERFLOW)
+        if workspace is None:
+            Thread(target=_end_killed, args=(instance, connections.stopping), daemon=True).start()
+            workspace = _code_server(instance, stack)
+            daemon = subprocess.Popen([sys.executable, "-m", "dagster._daemon", "run", "--workspace", str(workspace)])
+            stack.callback(daemon.terminate)
+            Thread(target=_stop_with, args=(daemon, connections.stopping), daemon=True).start()
+        target = WorkspaceFileTarget(paths=[str(workspace)])
+        context = stack.enter_context(WorkspaceProcessContext(instance, target, version=dg.__version__))
+        app = create_app_from_workspace_process_context(context, options.public[2], live_data_poll_rate=_POLL_MS)
+        server.serve(_guarded(app, options), connections, opened, lambda: None, websockets=True)
+        return 1 if daemon is not None and daemon.poll() else 0
+
+
+def _code_server(instance: dg.DagsterInstance, stack: ExitStack) -> Path:
+    """Start what loads the graph, for as long as `stack` is open; returns the workspace that names its socket file."""
+    target = WorkspaceFileTarget(paths=[str(files("mog_assets") / "workspace.yaml")])
+    code = stack.enter_context(ProxyServerManager(instance, target, "warning"))
+    workspace = Path(stack.enter_context(TemporaryDirectory())) / "workspace.yaml"
+    workspace.write_text(yaml.safe_dump({"load_from": [*code.get_code_server_specs()]}), encoding="utf-8")
+    return workspace
+
+
+def _guarded(app: ASGIApp, options: ServerOptions) -> ASGIApp:
+    prefix = options.public[2]
+
+    async def below(scope: Scope, receive: Receive, send: Send) -> None:
+        # A proxy sends the path with the prefix, or takes it off.
+        if prefix and "path" in scope and not f"{scope['path']}/".startswith(f"{prefix}/"):
+            scope = {**scope, "path": prefix + scope["path"], "raw_path": prefix.encode() + scope["raw_path"]}
+        await app(scope, receive, send)
+
+    return UiGuard(below, options)
+
+
+def _end_killed(instance: dg.DagsterInstance, stopping: Event) -> None:
+    """End runs that a crash has left, now and as long as this process runs; the sensor may be switched off."""
+    while not stopping.is_set():
+        try:
+            end_killed(instance)
+        except (OSError, SQLAlchemyError):
+            # The database may be locked or away for a while.
+            _log.warning("runs that were killed could not be ended: trying again", exc_info=True)
+        stopping.wait(_END_SECONDS)
+
+
+def _stop_with(daemon: subprocess.Popen[bytes], stopping: Event) -> None:
+    """Stop this process when the daemon ends by itself: without it nothing that is clicked is ever run."""
+    code = daemon.wait()
+    if not stopping.is_set():
+        _log.error("Dagster's daemon ended with code %d: stopping", code)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(int(sys.argv[1]), sys.argv[2], sys.argv[3], Path(sys.argv[4]) if sys.argv[4:] else None))
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+    except MogError as error:
+        sys.exit(f"mog: {error}")

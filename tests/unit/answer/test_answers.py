@@ -1,0 +1,435 @@
+"""Answers: every question answered by the declared reader, marked, resumed without paying twice; and `mog ask`."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from chat_server import ChatServer
+from click.testing import CliRunner
+from shared import ROOT
+
+from mog_assets import cli, config
+from mog_assets.answer.notation import combination, controls
+from mog_assets.answer.rows import read_answers
+from mog_assets.build import plan
+from mog_assets.build.tools import Tools
+from mog_assets.config import AnsweringSettings, settings_model
+from mog_assets.evaluate.answers import COLUMNS, answer_board, mark, score_answers
+from mog_assets.questions.marks import exact_match, f1, normalised
+from mog_assets.questions.sets import Question, load_questions
+from mog_assets.resources.chat import LlmSettings
+from mog_assets.resources.errors import ConfigError
+
+pytestmark = pytest.mark.full
+
+SETTINGS = settings_model().model_validate({"corpora": {"c": {"path": "x"}}})
+QUESTION = "What makes the bottom of my tomatoes go dark and sunken?"
+
+
+# Notation
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical", "way", "retrieval"),
+    [
+        ("cot", "cot", "cot", None),
+        ("one-step", "auto → one-step", "one-step", "auto"),
+        ("briefcontext", "auto → briefcontext", "briefcontext", "auto"),
+        ("at-rag", "auto → at-rag", "at-rag", "auto"),
+        ("adaptive", "auto → adaptive", "adaptive", "auto"),
+        ("fixed-2+topics → adaptive", "fixed-2+topics → adaptive", "adaptive", "fixed-2+topics"),
+        ("mix -> one-step", "mix → one-step", "one-step", "mix"),
+        ("mogg-paper+topics -> briefcontext", "mogg-paper+topics → briefcontext", "briefcontext", "mogg-paper+topics"),
+        ("dense-2→one-step", "dense-2 → one-step", "one-step", "dense-2"),
+        ("medrag → at-rag", "fixed-2 → at-rag", "at-rag", "fixed-2"),
+    ],
+)
+def test_a_combination_by_any_of_its_names(name, canonical, way, retrieval):
+    found = combination(name, SETTINGS)
+    assert (found.name, found.way, found.retrieval and found.retrieval.name) == (canonical, way, retrieval)
+    assert combination(canonical, SETTINGS) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "expected one of cot, one-step"),
+        ("mog-paper", "expected one of cot, one-step"),
+        ("mog-paper → ", "expected one of cot, one-step"),
+        ("mog-paper → cot", "`cot` without a retrieval"),
+        ("oracle-paper → one-step", "without gold evidence"),
+        ("random → one-step", "without gold evidence"),
+        ("fixed-9 → one-step", "method: expected one of auto, .*, fixed-1..5, "),
+        ("mog-paper → one-step → cot", "expected one of cot"),
+    ],
+)
+def test_a_combination_that_means_nothing_is_refused_with_what_is_known(name, message):
+    with pytest.raises(ConfigError, match=message):
+        combination(name, SETTINGS)
+
+
+# Marks
+
+
+@pytest.mark.parametrize(
+    ("said", "gold", "exact", "words"),
+    [
+        ("The fourth truss.", ["fourth truss"], 1, 1),
+        ("fourth", ["fourth truss"], 0, 2 / 3),
+        ("Stanley Hall", ["G. Stanley Hall", "Stanley Hall"], 1, 1),
+        ("an apple a day", ["pear"], 0, 0),
+        ("the", ["a"], 1, 1),
+        ("", ["pear"], 0, 0),
+    ],
+)
+def test_open_answers_are_marked_as_squad_does(said, gold, exact, words):
+    assert exact_match(said, gold) == exact
+    assert f1(said, gold) == pytest.approx(words)
+
+
+def test_answers_are_normalised_in_the_order_of_the_published_script():
+    """Lower case, then punctuation (ASCII only, not replaced by spaces), then articles as words, then white space."""
+    cases = {
+        "The  U.S.A.": "usa",
+        "a-b": "ab",
+        "an apple-pie": "applepie",
+        "A. B. C.": "b c",
+        "$1,000.50": "100050",
+        "theatre": "theatre",
+        "the.theory": "thetheory",
+        "\u201cthe\u201d caf\u00e9\u2014bar": "\u201c \u201d caf\u00e9\u2014bar",
+        " a\tpear\n": "pear",
+        "The": "",
+    }
+    assert {text: normalised(text) for text in cases} == cases
+
+
+@pytest.mark.parametrize(
+    ("said", "gold", "words"),
+    [
+        # Words count as often as they stand on both sides.
+        ("new york new", ["new york"], 0.8),
+        ("york new", ["new york"], 1),
+        ("new new new", ["new york"], 0.4),
+        # The best of several gold answers.
+        ("cat sat", ["dog", "cat", "cat sat down"], 0.8),
+        ("cat", [], 0),
+    ],
+)
+def test_f1_counts_words_as_the_published_script_does(said, gold, words):
+    assert f1(said, gold) == pytest.approx(words)
+
+
+def rows_of(answers, method="cot"):
+    """Answers by (question, answer or None, raw output if it is another) as the asset holds them."""
+    base = {"question_set": "s", "method": method, "reader": "r", "rounds": 1, "calls": 1, "tokens_in": 5}
+    base |= {"tokens_out": 1, "token_unit": "words", "cost": 0.0}
+    return pd.DataFrame(
+        [
+            {**base, "question": q, "answer": a, "failure": "" if a is not None else "no verdict"}
+            | {"raw": raw[0] if raw else a or ""}
+            for q, a, *raw in answers
+        ]
+    )
+
+
+def test_an_answer_that_is_missing_counts_as_wrong_and_lowers_the_coverage():
+    questions = {
+        "s": [
+            Question("1", "?", "choice", "test", answer="B", options={"A": "x", "B": "y"}),
+            Question("2", "?", "choice", "test", answer="A", options={"A": "x", "B": "y"}),
+            Question("3", "?", "open", "test", answer="fourth truss"),
+        ]
+    }
+    marks = mark(rows_of([("1", "B"), ("2", None), ("3", "the fourth")]), questions)
+    assert marks["exact match"].tolist() == [1, 0, 0]
+    assert marks["F1"].tolist() == pytest.approx([1, 0, 2 / 3])
+    (exact, words) = score_answers(marks, 0).to_dict("records")
+    assert (exact["value"], exact["n"], exact["coverage"]) == (pytest.approx(1 / 3), 3, pytest.approx(2 / 3))
+    assert words["value"] == pytest.approx(5 / 9)
+
+
+def choices(count, answer="B", letters="ABCD"):
+    options = {letter: f"text {letter}" for letter in letters}
+    return [Question(str(i), "?", "choice", "test", answer=answer, options=options) for i in range(count)]
+
+
+def test_ways_of_answering_are_compared_with_none():
+    questions = {"s": choices(40)}
+    said = {"cot": "C" * 20 + "B" * 20, "good": "C" * 2 + "B" * 38, "same": "C" * 20 + "B" * 20}
+    answers = pd.concat([rows_of(list(zip(map(str, range(40)), text, strict=True)), m) for m, text in said.items()])
+    scores = score_answers(mark(answers, questions), 0)
+    assert list(scores.columns) == list(COLUMNS)
+    strict = scores[scores["measure"] == "exact match"].set_index("method")
+    good = strict.loc["good"]
+    assert good["difference"] == pytest.approx(18 / 40)
+    assert good["difference_low"] < 18 / 40 < good["difference_high"] and good["p_vs_cot"] < 0.001
+    gain = np.array([1.0] * 18 + [0.0] * 22)
+    assert good["effect"] == pytest.approx(gain.mean() / gain.std(ddof=1))
+    assert 0 < good["detectable"] < good["difference"]
+    assert (strict.loc["same", "difference"], strict.loc["same", "p_vs_cot"]) == (0, 1)
+    names = ["difference", "difference_low", "difference_high", "effect", "p_vs_cot", "detectable"]
+    assert strict.loc["cot", names].isna().all()
+
+
+def test_a_judge_that_cannot_be_read_lowers_the_coverage_and_not_the_mean():
+    questions = {"s": [Question(str(i), "?", "open", "test", answer="x") for i in range(4)]}
+    answers = rows_of([("0", "a"), ("1", "b"), ("2", "c"), ("3", None)])
+    failed = {"judge": "no marks", "faithfulness": "cut off"}
+    judgements = [{"judge": 4.0, "faithfulness": 0.5}, {"failures": failed}, {"judge": 8.0}, None]
+    answers["judgement"] = [json.dumps(j) if j else None for j in judgements]
+    scores = score_answers(mark(answers, questions), 0).set_index("measure")
+    judge = scores.loc["judge"]
+    assert (judge["value"], judge["n"], judge["coverage"]) == (6, 3, pytest.approx(2 / 3))
+    assert judge["low"] >= 4 and judge["high"] <= 8
+    # Of an answer that rests on no passage no faithfulness was asked for.
+    faithfulness = scores.loc["faithfulness"]
+    assert (faithfulness["value"], faithfulness["n"], faithfulness["coverage"]) == (0.5, 2, 0.5)
+    assert "context recall" not in scores.index
+    # Where no reply could be read there is no mean.
+    answers["judgement"] = json.dumps({"failures": failed})
+    (row,) = answer_board(score_answers(mark(answers, questions), 0), "s")
+    assert (row["judge"], row["faithfulness"]) == ("none of 0%", "none of 0%")
+    answers["judgement"] = [json.dumps(j) if j else None for j in judgements]
+    # A way without passages has no faithfulness, and the columns of the others.
+    answers["method"], without = "m", answers.copy().assign(method="cot")
+    without["judgement"] = json.dumps({"judge": 5.0, "failures": {}})
+    board = answer_board(score_answers(mark(pd.concat([without, answers]), questions), 0), "s")
+    assert len({tuple(row) for row in board}) == 1 and len(board) == 2
+    assert {row["method"]: row["faithfulness"].endswith("of 50%") for row in board} == {"cot": False, "m": True}
+    assert scores.loc["exact match", "n"] == 4
+
+
+def test_another_tokenizer_makes_answers_anew(copied_project):
+    def declared(**llm):
+        settings = copied_project.settings.model_copy(update={"llm": LlmSettings(**llm), "budget": "300 tokens"})
+        return plan.graph(settings)["answers"].settings(Tools(settings))
+
+    assert declared() == declared() != declared(tokenizer="tiktoken:cl100k_base")
+
+
+def test_open_answers_are_judged_where_that_is_asked_for(copied_project):
+    values = yaml.safe_load(copied_project.config.read_text(encoding="utf-8"))
+    values["answering"] = {"methods": ["one-step"], "judge": True, "questions": 3}
+    copied_project.config.write_text(yaml.safe_dump(values), encoding="utf-8")
+    command = ["run", "--select", "answers", "--select", "answer_scores", "--config", str(copied_project.config)]
+    done = CliRunner().invoke(cli.main, command)
+    assert done.exit_code == 0, done.stderr
+    copied_project.settings = config.load(copied_project.config)
+    answers, _ = stored_answers(copied_project)
+    answers = answers[answers["method"] == "auto → one-step"]
+    given = [judgement for judgement in map(json.loads, answers["judgement"]) if judgement]
+    assert len(answers) == 3 and len(given) == answers["answer"].notna().sum() > 0
+    for judgement in given:
+        marks = [judgement[name] for name in ("correctness", "completeness", "relevance")]
+        assert judgement["judge"] == pytest.approx(sum(marks) / 3) and 0 <= min(marks) <= max(marks) <= 10
+        # The embedded reader judges no claims: it would have to guess.
+        assert judgement["failures"] == {} and "faithfulness" not in judgement
+    shown = CliRunner().invoke(cli.main, ["scores", "--answers", "--json", "--config", str(copied_project.config)])
+    judged = [row for row in json.loads(shown.stdout) if row["measure"] == "judge"]
+    (row,) = [row for row in judged if row["method"] == "auto → one-step"]
+    assert (row["n"], row["coverage"]) == (len(given), 1)
+
+
+# Assets
+
+
+def stored_answers(project):
+    store = Tools(project.settings).store
+    artefact = store.read("answers")
+    return read_answers(artefact.path, artefact.names()), artefact
+
+
+def test_every_test_question_is_answered_in_every_way_by_the_declared_reader(sample_project):
+    answers, artefact = stored_answers(sample_project)
+    settings = sample_project.settings
+    stored = Tools(settings).store.read("questions").path("samples.parquet")
+    asked = {q.id for q in load_questions(stored, ["dev"]) if q.answer}
+    names = {combination(text, settings).name for text in settings.answering.methods}
+    names |= {how.name for how in controls(settings)}
+    assert {"gold → one-step", "random → one-step"} <= names
+    (answered,) = {frozenset(part["question"]) for _, part in answers.groupby("method")}
+    assert set(answers["method"]) == names
+    assert len(answered) == settings.answering.questions and answered < asked
+    assert not answers.duplicated(["question", "method"]).any()
+    (reader,) = set(answers["reader"])
+    assert reader.startswith("extractive-") and reader == artefact.shown()["reader"]
+    assert ((answers["answer"].isna()) == (answers["failure"] != "")).all() and answers["answer"].notna().any()
+    rounds = answers[answers["method"].str.endswith("at-rag")]
+    assert rounds["rounds"].between(1, 5).all() and (rounds["graded"].notna() | rounds["answer"].isna()).all()
+
+
+def test_scores_of_answers_are_the_means_of_their_marks(sample_project):
+    store = Tools(sample_project.settings).store
+    artefact = store.read("answer_scores")
+    scores = pd.read_parquet(artefact.path("scores.parquet"))
+    marks = pd.read_parquet(artefact.path("per_question.parquet"))
+    for row in scores.to_dict("records"):
+        own = marks[marks["method"] == row["method"]]
+        assert row["value"] == pytest.approx(own[row["measure"]].mean())
+        assert row["low"] <= row["value"] <= row["high"] and row["n"] == len(own)
+        assert np.isnan(row["p_vs_cot"]) == (row["method"] in ("cot", "gold → one-step", "random → one-step"))
+    assert any("data:image/png" in text for text in artefact.shown().values())
+
+
+def test_gold_and_random_passages_are_answered_from_and_land_at_the_ends(sample_project):
+    answers, _ = stored_answers(sample_project)
+    store = Tools(sample_project.settings).store
+    stored = store.read("questions").path("samples.parquet")
+    known = {q.id: q for q in load_questions(stored, ["dev"])}
+    gold = answers[answers["method"] == "gold → one-step"]
+    for question, passages in zip(gold["question"], map(json.loads, gold["passages"]), strict=True):
+        spans = {tuple(span) for passage in passages for span in passage["spans"]}
+        assert {(corpus, doc) for corpus, doc, *_ in spans} == {(e.corpus, e.doc) for e in known[question].evidence}
+        for e in known[question].evidence:
+            assert any(s[:2] == (e.corpus, e.doc) and s[2] <= e.start and e.end <= s[3] for s in spans)
+    drawn = answers[answers["method"] == "random → one-step"]["passages"].map(json.loads)
+    assert set(drawn.map(len)) == {5}
+    scores = pd.read_parquet(store.read("answer_scores").path("scores.parquet"))
+    means = scores[scores["measure"] == "F1"].set_index("method")["value"]
+    assert means.idxmax() == "gold → one-step"
+    # Without passages the embedded reader has no answer at all.
+    assert means.drop("cot").idxmin() == "random → one-step"
+
+
+def test_controls_take_no_part_in_the_tests_of_answers():
+    questions = {"s": choices(40)}
+    said = {"cot": "C" * 20 + "B" * 20, "good": "C" * 9 + "B" * 31}
+    answers = pd.concat([rows_of(list(zip(map(str, range(40)), text, strict=True)), m) for m, text in said.items()])
+    control = rows_of([(str(i), "B") for i in range(40)], "gold → one-step")
+    alone = score_answers(mark(answers, questions), 0)
+    beside = score_answers(mark(pd.concat([answers, control]), questions), 0)
+    pd.testing.assert_frame_equal(
+        alone, beside[beside["method"] != "gold → one-step"].reset_index(drop=True)[list(alone)]
+    )
+    gold = beside[beside["method"] == "gold → one-step"]
+    assert (gold["value"] == 1).all() and gold["p_vs_cot"].isna().all()
+    assert controls(SETTINGS.model_copy(update={"answering": AnsweringSettings(methods=[])})) == []
+
+
+# Asking
+
+
+def asked(project, *arguments):
+    return CliRunner().invoke(cli.main, ["ask", *arguments, "--config", str(project.config)])
+
+
+def test_a_reader_that_knows_nothing_by_itself_says_so(sample_project):
+    result = asked(sample_project, QUESTION, "--method", "cot", "--json")
+    assert result.exit_code == 1 and "no answer" in result.stderr
+    assert json.loads(result.stdout)["answer"] is None
+
+
+@pytest.mark.parametrize(
+    ("method", "reader"),
+    [("mog-paper -> one-step", "extractive"), ("dense-2 -> briefcontext", "extractive")]
+    + [("at-rag", "neural"), ("hop-1 -> adaptive", "neural")],
+)
+def test_ask_tells_what_the_answer_rests_on(sample_project, method, reader):
+    project = SimpleNamespace(config=sample_project.neural if reader == "neural" else sample_project.config)
+    result = asked(project, QUESTION, "--method", method, "--json")
+    told = json.loads(result.stdout)
+    # An answer that is probably wrong is not shown.
+    assert result.exit_code == (told["answer"] is None), result.output
+    assert told["method"] == combination(method, sample_project.settings).name
+    assert told["details"]["raw"] and told["reader"].startswith(f"{reader}-")
+    assert bool(told["passages"]) == (told["details"]["route"] != "none")
+    assert all(p["text"] and p["spans"] for p in told["passages"])
+    assert (told["weights"] is not None) == ("mog-paper" in method)
+    shown = asked(project, QUESTION, "--method", method)
+    assert shown.exit_code == result.exit_code and told["method"] in shown.stdout
+    assert (told["answer"] or "") in shown.stdout
+
+
+def test_ask_chooses_among_options(sample_project):
+    options = ["--option", "A=a shortage of calcium", "--option", "B=too much moonlight"]
+    told = json.loads(asked(sample_project, QUESTION, "--method", "mog-paper → one-step", *options, "--json").stdout)
+    assert told["answer"] in ("A", "B")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([" "], "question: expected a question"),
+        ([QUESTION, "--method", "guess"], "answering method: expected one of cot"),
+        ([QUESTION, "--method", "gold → one-step"], "without gold evidence"),
+        ([QUESTION, "--option", "A"], "--option: expected LETTER=TEXT"),
+        ([QUESTION, "--question-set", "none"], "--question-set: expected one of samples"),
+    ],
+)
+def test_bad_use_of_ask_names_what_was_expected(sample_project, arguments, message):
+    result = asked(sample_project, *arguments)
+    assert result.exit_code == 2 and message in result.stderr
+
+
+# A model behind an endpoint
+
+
+def replies(messages):
+    text = " ".join(message["content"] for message in messages)
+    return json.dumps({"verdict": "useful" if "useful" in text else "supported", "answer": "blossom end rot"})
+
+
+@pytest.fixture
+def project_of_model(copied_project):
+    """The sample project with answers of a model in two ways."""
+    values = yaml.safe_load(copied_project.config.read_text(encoding="utf-8"))
+    values["answering"] = {"reader": "openai", "methods": ["cot", "one-step"]}
+    values["llm"] = {"model": "double", "concurrency": 1, "price_in": 1.0, "price_out": 1.0}
+    copied_project.config.write_text(yaml.safe_dump(values), encoding="utf-8")
+    copied_project.settings = config.load(copied_project.config)
+    return copied_project
+
+
+def run_answers(project, server):
+    environment = {**os.environ, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "key"}
+    command = [sys.executable, "-m", "mog_assets.cli", "run", "--select", "answers", "--json"]
+    command += ["--config", str(project.config)]
+    return subprocess.Popen(
+        command,
+        env=environment,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.full
+def test_a_run_that_is_killed_while_it_answers_asks_nothing_twice(project_of_model):
+    with ChatServer(replies) as server:
+        killed, process = threading.Event(), None
+
+        def kill(call):
+            # The fourth question has been answered and its answer kept; the fifth is being asked.
+            if len(server.calls) == 5 and not killed.is_set():
+                killed.set()
+                os.killpg(process.pid, signal.SIGKILL)
+                # Its end of the line is closed when it is gone.
+                while process.poll() is None:
+                    time.sleep(0.01)
+
+        server.on_call = kill
+        process = run_answers(project_of_model, server)
+        process.communicate()
+        assert killed.is_set() and process.returncode == -signal.SIGKILL
+        again = run_answers(project_of_model, server)
+        _, complaint = again.communicate()
+        assert again.returncode == 0, complaint
+        answers, artefact = stored_answers(project_of_model)
+        assert set(answers["answer"]) == {"blossom end rot"} and set(answers["failure"]) == {""}
+        assert (answers["reader"].str.startswith("double ")).all()
+        delivered = [json.dumps(call.body["messages"]) for call in server.calls if call.delivered]
+        assert len(delivered) == len(set(delivered)) == len(answers)
+        assert artefact.manifest.counts["calls"] + artefact.manifest.counts["calls from the cache"] == len(answers)
+        assert artefact.manifest.counts["calls from the cache"] == 4

@@ -1,0 +1,97 @@
+"""`mog prune`: what nothing needs goes, and nothing has to be built again."""
+
+import sqlite3
+import subprocess
+import sys
+import time
+
+import dagster as dg
+import pytest
+from click.testing import CliRunner
+from moor import copied, moor, versions  # noqa: F401 (fixtures)
+
+from mog_assets.build.runner import instance
+from mog_assets.build.tools import Tools
+from mog_assets.cli import main
+from mog_assets.cli.verification import verify
+from mog_assets.resources.encoder import Encoder
+
+
+def prune(project, *options):
+    done = CliRunner().invoke(main, ["prune", "--config", str(project.folder / "mog.yaml"), *options])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+def rows(path):
+    with sqlite3.connect(path) as cache:
+        return cache.execute("SELECT count(*) FROM vectors").fetchone()[0]
+
+
+@pytest.fixture
+def littered(copied):
+    """A project with one of everything that can go, and what must stay beside it."""
+    cache = copied.settings.home / "cache"
+    encoder = Tools(copied.settings).encoder
+    copied.own = cache / f"vectors-{encoder.fingerprint}.sqlite"
+    copied.needed = rows(copied.own)
+    encoder.encode(["a text of a document that was removed", "another"])
+    other = Encoder(copied.settings.encoder.model_copy(update={"max_length": 16}), cache)
+    other.encode(["a text"])
+    copied.gone = [
+        cache / "chunker-0123.safetensors",
+        cache / f"vectors-{other.fingerprint}.sqlite",
+        copied.store.folder("runs") / "runs-0123.parquet",
+    ]
+    for path in (copied.gone[0], copied.gone[2], cache / "llm.sqlite"):
+        path.write_bytes(b"left over")
+    return copied
+
+
+def test_what_nothing_needs_goes_and_nothing_is_built_again(littered, moor, materialise_project):
+    planned = prune(littered, "--dry-run").output
+    assert all(path.exists() for path in littered.gone) and rows(littered.own) == littered.needed + 2
+    told = prune(littered).output
+    assert told == planned.replace("would remove", "removed")
+    assert all(str(path) in told for path in littered.gone)
+    assert "2 vectors of removed texts" in told
+    assert not any(path.exists() for path in littered.gone)
+    assert rows(littered.own) == littered.needed
+    assert verify(littered.settings)[1] == [] and versions(littered.settings) == moor.versions
+    assert materialise_project(littered.settings).steps == []
+    # Answers were paid for.
+    assert (littered.settings.home / "cache" / "llm.sqlite").exists()
+    assert prune(littered).output == "removed 0 bytes\n"
+    prune(littered, "--answers")
+    assert not (littered.settings.home / "cache" / "llm.sqlite").exists()
+
+
+def test_nothing_goes_while_a_run_writes(littered):
+    code = "from pathlib import Path; from mog_assets.resources.store import Store; import sys\n"
+    code += "with Store(Path(sys.argv[1])).lock('runs'): print('held', flush=True); input()"
+    command = [sys.executable, "-c", code, str(littered.settings.home)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"held\n"
+        done = prune(littered)
+        assert done.exit_code == 1 and f"runs is being written by process {process.pid}" in done.output
+        assert all(path.exists() for path in littered.gone)
+        process.stdin.close()
+    assert prune(littered).exit_code == 0
+
+
+@pytest.mark.full
+def test_runs_go_by_age_but_for_those_that_materialised_something_last(copied, materialise_project):
+    materialise_project(copied.settings, force=["runs", "scores", "history", "report"])
+    with instance(copied.settings) as opened:
+        before = opened.get_runs_count()
+    materialise_project(copied.settings, force=["runs", "scores", "history", "report"])
+    with instance(copied.settings) as opened:
+        replaced = opened.get_runs_count() - before
+    time.sleep(1)
+    assert "removed 0 Dagster runs" in prune(copied, "--runs-older-than", "1").output
+    assert f"would remove {replaced} Dagster runs" in prune(copied, "--runs-older-than", "0", "--dry-run").output
+    assert f"removed {replaced} Dagster runs" in prune(copied, "--runs-older-than", "0").output
+    with instance(copied.settings) as opened:
+        assert opened.get_runs_count() == before
+        assert opened.get_latest_materialization_event(dg.AssetKey("documents"))
+    assert verify(copied.settings)[1] == [] and materialise_project(copied.settings).steps == []

@@ -1,0 +1,678 @@
+"""Measures, intervals, tests, scores, plots and the report."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from shared import copy_folder
+
+from mog_assets.build import plan
+from mog_assets.build.materialising import materialise
+from mog_assets.build.plots import MAX_BYTES
+from mog_assets.build.recipe import Recipe
+from mog_assets.build.tools import Tools
+from mog_assets.evaluate import assets as evaluation_assets
+from mog_assets.evaluate import history, plots, shares
+from mog_assets.evaluate.configuration import configuration
+from mog_assets.evaluate.measures import boards as of_boards
+from mog_assets.evaluate.measures import evaluate, headline_measures, measure_names
+from mog_assets.evaluate.runs import read_runs
+from mog_assets.evaluate.scores import COLUMNS, leaderboard, score
+from mog_assets.evaluate.significance import bootstrap_interval, by_document, holm, permutation_p
+from mog_assets.index.chunk_plots import length_histogram
+from mog_assets.index.corpora import Corpora
+from mog_assets.papers.mix_of_granularity import router
+from mog_assets.papers.mix_of_granularity.plots import loss_curve, weights_by_kind
+from mog_assets.questions.sets import Evidence, Question
+from mog_assets.resources.arrays import places
+from mog_assets.resources.errors import ConfigError
+from mog_assets.search.controls import gold_passages, random_passages
+from mog_assets.search.methods import controls, named_methods
+from mog_assets.serve import project as serving
+
+RUN_COLUMNS = ["question_set", "split", "question", "method", "rank", "corpus", "doc", "start", "end"]
+RUN_COLUMNS += ["tokens", "level", "score"]
+
+
+def question(identity: str, *spans: tuple[str, str, int, int]) -> Question:
+    return Question(identity, "?", "kind", "test", evidence=tuple(Evidence(*span) for span in spans))
+
+
+def run_of(ranked: dict[tuple[str, str], list[tuple[str, str, int, int]]], question_set: str = "set") -> pd.DataFrame:
+    """Runs from (method, question) to passages, best first."""
+    rows = [
+        (question_set, "test", identity, method, rank, *span, 10, 1, -float(rank))
+        for (method, identity), spans in ranked.items()
+        for rank, span in enumerate(spans, start=1)
+    ]
+    return pd.DataFrame(rows, columns=RUN_COLUMNS)
+
+
+def test_gold_is_capped_at_the_context():
+    gold = ("c", "d", 0, 5000)
+    table = evaluate(run_of({("m", "q"): [gold]}), {"set": [question("q", gold, gold)]}, 2)
+    assert table.loc[0, "ER"] == 1
+
+
+def test_questions_without_passages_count_zero_and_those_without_evidence_are_left_out():
+    gold = ("c", "d", 0, 10)
+    questions = {
+        "set": [question("q", gold), question("silent", gold), question("unknown")],
+        "other": [question("q", gold)],
+    }
+    runs = run_of({("m", "q"): [gold], ("m", "unknown"): [gold], ("m", "stranger"): [gold]})
+    ticks: list[int] = []
+    table = evaluate(runs, questions, 2, ticks.append).set_index("question")
+    assert sorted(table.index) == ["q", "silent"]
+    assert set(table["question_set"]) == {"set"}
+    assert not table.loc["silent", "answered"]
+    assert table.loc["silent", "ER"] == table.loc["silent", "hit@2"] == 0
+    assert ticks == [1]
+
+
+def test_no_runs_give_an_empty_table_and_empty_scores():
+    table = evaluate(run_of({}), {"set": [question("q", ("c", "d", 0, 1))]}, 3)
+    assert table.empty
+    assert set(measure_names(3)) <= set(table.columns)
+    assert list(score(table, 3, 0, {}).columns) == list(COLUMNS)
+
+
+def test_same_document_id_in_another_corpus_is_another_document():
+    row = evaluate(run_of({("m", "q"): [("b", "d", 0, 9)]}), {"set": [question("q", ("c", "d", 0, 9))]}, 1).iloc[0]
+    assert row["MRR"] == row["ER"] == row["hit@1"] == 0
+
+
+def test_holm_by_hand():
+    assert holm(np.array([0.04, 0.01, np.nan, 0.03, 0.9])) == pytest.approx(
+        [0.09, 0.04, np.nan, 0.09, 0.9], nan_ok=True
+    )
+    assert holm(np.array([0.6, 0.7])) == pytest.approx([1, 1])
+    assert np.isnan(holm(np.array([np.nan]))).all()
+
+
+def each(values):
+    """Every question on a document of its own."""
+    return by_document(values, np.arange(len(values)))
+
+
+def test_permutation_p_knows_nothing_something_and_chance():
+    rng = np.random.default_rng(1)
+    clear = rng.normal(1, 0.5, 200)
+    p = permutation_p(each(np.stack([np.zeros(200), clear, -clear], axis=1)), samples=2000, seed=3)
+    assert p[0] == 1
+    assert p[1] == p[2] == 1 / 2001
+    chance = permutation_p(each(rng.normal(size=(60, 300))), samples=999, seed=4)
+    assert chance.mean() == pytest.approx(0.5, abs=0.06)
+    assert (chance < 0.05).mean() < 0.1
+
+
+def test_permutation_p_is_exact_for_one_question():
+    # One question: either sign is as extreme as the other.
+    assert permutation_p(each(np.array([[0.3]])), samples=100) == pytest.approx([1])
+
+
+def test_interval_contains_the_mean_and_shrinks():
+    rng = np.random.default_rng(2)
+    widths = []
+    for n in (30, 3000):
+        values = rng.random((n, 4))
+        low, high = bootstrap_interval(each(values), seed=5)
+        assert (low <= values.mean(axis=0)).all()
+        assert (values.mean(axis=0) <= high).all()
+        widths.append(high - low)
+    assert (widths[1] < widths[0] / 5).all()
+    low, high = bootstrap_interval(each(np.ones((7, 1))))
+    assert (low[0], high[0]) == pytest.approx((1, 1))
+
+
+KINDS = {
+    "fixed-1": ("bm25", "fixed"),
+    "fixed-2": ("bm25", "fixed"),
+    "fused-paper-1": ("bm25", "fused-paper"),
+    "mog-paper": ("bm25", "mog-paper"),
+    "oracle-paper": ("bm25", "oracle-paper"),
+    "hybrid:mog-paper": ("hybrid", "mog-paper"),
+}
+
+
+def made_scores(name: str = "set", questions: int = 40) -> pd.DataFrame:
+    """Scores of runs where mog finds everything, level 2 most, level 1 some."""
+    share = {
+        "fixed-1": 200,
+        "fixed-2": 500,
+        "fused-paper-1": 600,
+        "mog-paper": 1000,
+        "oracle-paper": 1000,
+        "hybrid:mog-paper": 900,
+    }
+    ranked = {
+        (method, f"q{i}"): [("c", f"d{i}", 0, length - i)]
+        for method, length in share.items()
+        for i in range(questions)
+        if (method, i) != ("fixed-1", 0)
+    }
+    members = [question(f"q{i}", ("c", f"d{i}", 0, 1000)) for i in range(questions)]
+    return score(evaluate(run_of(ranked, name), {name: members}, 2), 2, 0, KINDS)
+
+
+def test_scores_compare_with_the_best_level_of_all_retrievers():
+    table = made_scores()
+    assert list(table.columns) == list(COLUMNS)
+    er = table[table["measure"] == "ER"].set_index("method")
+    assert set(er["baseline"]) == {"fixed-2"}
+    assert np.isnan(er.loc["fixed-2", "p_vs_best_fixed"])
+    assert er.loc["mog-paper", "p_vs_best_fixed"] == pytest.approx(5 / 10001)
+    assert er.loc["hybrid:mog-paper", "p_vs_best_fixed"] == pytest.approx(5 / 10001)
+    assert er.loc["fixed-1", "coverage"] == pytest.approx(39 / 40)
+    assert (er["low"] <= er["value"]).all()
+    assert (er["value"] <= er["high"]).all()
+    assert (er["n"] == 40).all()
+
+
+def test_leaderboard_is_sorted_and_shows_intervals():
+    rows = leaderboard(made_scores(), ["ER", "MRR"])
+    assert [row["method"] for row in rows][-2:] == ["fixed-2", "fixed-1"]
+    assert rows[0]["p"] == "<0.001"
+    assert rows[-2]["p"] == ""
+    assert rows[0]["MRR"] == "1.000 [1.000, 1.000]"
+
+
+def dated(table: pd.DataFrame) -> pd.DataFrame:
+    """The history of two evaluations, the second with a drop of every method."""
+    nights = []
+    for night, dropped in ((1, False), (2, True)):
+        methods = (
+            table[["question_set", "split", "evidence", "method"]].drop_duplicates().assign(p=0.01, dropped=dropped)
+        )
+        nights.append(history.rows(table, ["ER"], datetime(2026, 1, night, 3, tzinfo=UTC), "v", "c", methods))
+    return history.joined(*nights)
+
+
+def test_plots_are_small_pngs(drawn):
+    table = made_scores("a $strange$ <set>")
+    curve = [{"epoch": e, "train_loss": 1 / e, "validation_loss": 1.2 / e} for e in range(1, 30)]
+    pictures = [
+        length_histogram(np.arange(1000), 2),
+        loss_curve(curve, 20),
+        weights_by_kind(["yes/no", "", "a $b$"], np.random.default_rng(0).random((3, 5))),
+        plots.er_against_cost(table, "a $strange$ <set>"),
+        plots.leaderboard_bars(table, "a $strange$ <set>"),
+        plots.er_against_cost(table, "absent"),
+        plots.leaderboard_bars(table, "absent"),
+        plots.shares(shares.of_one(shares.table([("mix", "", "a $b$", 5, 0.5, 0.25, 0.25)], 1), "mix")),
+        plots.er_over_time(dated(table), "a $strange$ <set>"),
+        plots.er_over_time(dated(table), "absent"),
+    ]
+    assert all(data.startswith(b"\x89PNG") and len(data) < MAX_BYTES for data in pictures)
+
+
+# History
+
+
+def evaluation(level: dict[str, float], questions: int = 60, seed: int = 0, question_set: str = "set") -> pd.DataFrame:
+    """Evidence recall of every question: normal around a mean for each method, the same noise for the same seed."""
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(0, 0.05, questions)
+    return pd.DataFrame(
+        [
+            (question_set, "test", "spans", method, f"q{i}", f"c/d{i}", float(np.clip(mean + noise[i], 0, 1)))
+            for method, mean in level.items()
+            for i in range(questions)
+        ],
+        columns=["question_set", "split", "evidence", "method", "question", "document", "leading"],
+    )
+
+
+def test_only_the_method_that_fell_has_dropped():
+    before = evaluation({"mog-paper": 0.6, "fixed-1": 0.5, "fused-paper-1": 0.5, "only before": 0.5})
+    now = evaluation({"mog-paper": 0.5, "fixed-1": 0.5, "fused-paper-1": 0.6, "only now": 0.5})
+    noisy = now.assign(leading=now["leading"] + np.random.default_rng(1).normal(0, 0.02, len(now)))
+    found = history.compare(noisy, before, 0).set_index("method")
+    assert found["dropped"].to_dict() == {"mog-paper": True, "fixed-1": False, "fused-paper-1": False}
+    assert found.loc["fused-paper-1", "p"] < 0.05
+    assert found.loc["mog-paper", ["before", "now"]].tolist() == pytest.approx([0.6, 0.5], abs=0.02)
+    assert (found["n"] == 60).all()
+
+
+def test_comparison_is_of_common_questions_and_says_nothing_without_any():
+    before, now = evaluation({"mog-paper": 0.9}, 30), evaluation({"mog-paper": 0.2}, 60)
+    # The thirty that are new are the bad ones.
+    now.loc[:29, "leading"] = before["leading"].to_numpy()
+    found = history.compare(now, before, 0)
+    assert (found["n"].tolist(), found["p"].tolist(), found["dropped"].tolist()) == ([30], [1.0], [False])
+    other = history.compare(now, before.assign(question_set="other"), 0)
+    assert other.empty and history.drops(other) == []
+
+
+def test_drops_are_corrected_for_the_number_of_methods_of_all_question_sets():
+    # Six questions that all fell: p = 2/64 for one method alone.
+    before = pd.concat([evaluation({"mog-paper": 0.6}, 6, question_set=f"set {i}") for i in range(2)])
+    now = before.assign(leading=before["leading"] - 0.01 * (before["question_set"] == "set 0"))
+    alone = history.compare(now[now["question_set"] == "set 0"], before, 0)
+    assert alone["p"].tolist() == pytest.approx([2 / 64], abs=0.01) and alone["dropped"].all()
+    both = history.compare(now, before, 0).set_index("question_set")
+    assert both.loc["set 0", "p"] == pytest.approx(2 * alone["p"].iloc[0])
+    assert not both["dropped"].any()
+
+
+def test_worst_drop_is_named_first_with_its_figures():
+    before = evaluation({"a": 0.6, "b": 0.6})
+    found = history.drops(history.compare(evaluation({"a": 0.55, "b": 0.4}), before, 0))
+    assert [text.split(":")[0] for text in found] == ["set/test b", "set/test a"]
+    assert "ER 0.6" in found[0] and " to 0.4" in found[0] and "on 60 questions on 60 documents (p = 0.000" in found[0]
+
+
+class Nights:
+    """A home whose scores are replaced; the history is made by its own recipe from what is in the store."""
+
+    def __init__(self, settings):
+        self.settings = settings
+
+    def evaluate(self, level, night, **changes):
+        """Scores of a night, then the history as a forced run makes it."""
+        tools = Tools(self.settings.model_copy(update=changes))
+        share = {method: round(1000 * mean) for method, mean in level.items()}
+        ranked = {(m, f"q{i}"): [("c", f"d{i}", 0, length - i)] for m, length in share.items() for i in range(30)}
+        members = {"set": [question(f"q{i}", ("c", f"d{i}", 0, 1000)) for i in range(30)]}
+        measured = evaluate(run_of(ranked), members, 2)
+
+        def build(work):
+            for name, frame in (("per_question", measured), ("scores", score(measured, 2, 0, KINDS))):
+                path, there = work.file(f"{name}.parquet", level)
+                if not there:
+                    with work.writing(path) as temporary:
+                        frame.to_parquet(temporary)
+
+        scores = Recipe("scores", build, "", "evaluation", partitioned=False, settings=lambda tools: level)
+        recipes = {r.key: r for r in evaluation_assets.recipes(tools.settings)} | {"scores": scores}
+        materialise(scores, None, tools, recipes, force=night)
+        outcome = materialise(recipes["history"], None, tools, recipes, force=night)
+        assert outcome.artefact is not None
+        return outcome, pd.read_parquet(outcome.artefact.path("history.parquet"))
+
+
+@pytest.fixture
+def nights(tmp_path, make_project):
+    values = {
+        "corpora": {"c": {"path": "c"}},
+        "question_sets": {"set": {"path": "set.jsonl", "corpora": ["c"], "test": ["test"]}},
+        "levels": 2,
+    }
+    return Nights(make_project(tmp_path, values).settings)
+
+
+GOOD, BAD = {"fixed-1": 0.5, "mog-paper": 0.8}, {"fixed-1": 0.5, "mog-paper": 0.6}
+
+
+def test_every_evaluation_adds_a_row_for_each_method_and_none_is_lost(nights):
+    _, table = nights.evaluate(GOOD, False)
+    assert list(table.columns) == list(history.COLUMNS)
+    assert len(table) == 2 * 7 and set(table["measure"]) >= {"ER", "ER@1000", "nDCG@10"}
+    assert abs(table["time"].iloc[0] - datetime.now(UTC)) < timedelta(minutes=5)
+    again, same = nights.evaluate(GOOD, False)
+    assert not again.built and same.equals(table)
+    outcome, longer = nights.evaluate(GOOD, True)
+    assert outcome.faults == {} and longer["time"].nunique() == 2
+    assert longer["scores"].nunique() == longer["configuration"].nunique() == 1
+    pd.testing.assert_frame_equal(longer.head(len(table)), table)
+    _, three = nights.evaluate(BAD, True)
+    pd.testing.assert_frame_equal(three.head(len(longer)), longer)
+    assert three["time"].is_monotonic_increasing and three["scores"].nunique() == 2
+
+
+def test_drop_is_flagged_until_scores_recover_and_is_not_accepted(nights):
+    nights.evaluate(GOOD, False)
+    for _ in range(2):
+        outcome, table = nights.evaluate(BAD, True)
+        assert list(outcome.faults) == ["no_significant_drop"]
+        said = outcome.faults["no_significant_drop"]
+        assert (
+            "set/test mog-paper: ER 0.7" in said and "fixed-1" not in said and "until the configuration changes" in said
+        )
+        last = table[table["time"] == table["time"].max()]
+        assert last.loc[last["dropped"], ["method", "measure"]].values.tolist() == [["mog-paper", "ER"]]
+        assert outcome.artefact.manifest.info["accepted"]["scores"] == table["scores"].iloc[0]
+    outcome, table = nights.evaluate(GOOD, True)
+    assert outcome.faults == {} and not table[table["time"] == table["time"].max()]["dropped"].any()
+    # Better scores are accepted, so that falling back from them is a drop.
+    nights.evaluate({"fixed-1": 0.5, "mog-paper": 0.9}, True)
+    assert "ER 0.8" in nights.evaluate(GOOD, True)[0].faults["no_significant_drop"]
+
+
+def test_drop_after_a_change_of_the_configuration_is_told_once_and_accepted(nights):
+    nights.evaluate(GOOD, False)
+    outcome, table = nights.evaluate(BAD, True, finest_chars=200)
+    assert "are the accepted ones from now on" in outcome.faults["no_significant_drop"]
+    assert table["configuration"].nunique() == 2
+    assert nights.evaluate(BAD, True, finest_chars=200)[0].faults == {}
+
+
+def test_change_of_the_configuration_accepts_the_scores_that_are_there(nights):
+    nights.evaluate(GOOD, False)
+    assert nights.evaluate(BAD, True)[0].faults
+    outcome, table = nights.evaluate(BAD, False, seed=1)
+    assert outcome.built and "from now on" in outcome.faults["no_significant_drop"]
+    # The evaluation was there already.
+    assert table["time"].nunique() == 2
+    assert nights.evaluate(BAD, True, seed=1)[0].faults == {}
+
+
+def test_where_and_when_things_run_is_no_change_of_the_configuration(nights):
+    settings = nights.settings
+    automation_settings = settings.automation.model_copy(update={"nightly": "5 4 * * *", "interval_seconds": 7})
+    encoder = settings.encoder.model_copy(update={"device": "cpu"})
+    same = settings.model_copy(update={"automation": automation_settings, "encoder": encoder})
+    assert configuration(same) == configuration(settings)
+    other = settings.model_copy(update={"k": 3})
+    assert configuration(other) != configuration(settings)
+
+
+@pytest.mark.parametrize("kept", [1, 0.5])
+def test_a_table_of_the_history_that_cannot_be_read_is_made_again_from_the_file(nights, kept):
+    outcome, before = nights.evaluate(GOOD, False)
+    path = outcome.artefact.path("history.parquet")
+    path.write_bytes(b"x" * int(kept * path.stat().st_size))
+    _, after = nights.evaluate(BAD, True)
+    pd.testing.assert_frame_equal(after.head(len(before)), before)
+    assert after["time"].nunique() == 2
+    # Who removes both wants a new one.
+    shutil.rmtree(path.parent)
+    (nights.settings.home / history.FILE).unlink()
+    assert nights.evaluate(BAD, True)[1]["time"].nunique() == 1
+
+
+# The graph over a tiny corpus
+
+ANIMALS = ["heron", "otter", "newt", "badger", "kestrel", "adder"]
+TEXT = (
+    "The {0} rests at noon. A {0} eats early in the day. Its young leave after {1} weeks. Winter is hard for the {0}."
+)
+
+
+@pytest.fixture(scope="module")
+def moor(tmp_path_factory, make_project, write_documents):
+    """One corpus of seven documents with questions on six of them, materialised. Not to be changed."""
+    folder = tmp_path_factory.mktemp("moor")
+    documents = [(animal, TEXT.format(animal, weeks)) for weeks, animal in enumerate(ANIMALS, 3)]
+    write_documents(folder / "moor.jsonl", [*documents, ("weather", "Fog is common. It lifts before ten.")])
+    lines = []
+    for animal, text in documents:
+        asked = {
+            "rest": ("train", "The"),
+            "eat": ("train", "A "),
+            "leave": ("train", "Its"),
+            "suffer": ("dev", "Winter"),
+        }
+        for verb, (split, first) in asked.items():
+            start = text.index(first)
+            evidence = [{"corpus": "moor", "doc": animal, "start": start, "end": text.index(".", start) + 1}]
+            question = f"When does the {animal} {verb}?"
+            lines.append(
+                json.dumps({"id": f"{animal} {verb}", "question": question, "split": split, "evidence": evidence})
+            )
+    (folder / "questions.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    values = {
+        "corpora": {"moor": {"path": "moor.jsonl"}},
+        "question_sets": {
+            "animals": {"path": "questions.jsonl", "corpora": ["moor"], "train": ["train"], "test": ["dev"]}
+        },
+        "levels": 2,
+        "finest_chars": 50,
+        "buckets": 2,
+        "methods": ["fixed-1", "mog-paper", "oracle-paper"],
+        "router": {"hidden": [8], "epochs": 3, "validation": 0.3},
+    }
+    project = make_project(folder, values)
+    outcomes = bring_up_to_date(project.settings)
+    assert all(outcome.built for outcome in outcomes.values())
+    return SimpleNamespace(settings=project.settings, folder=folder, outcomes=outcomes)
+
+
+@pytest.fixture
+def copied(moor, tmp_path):
+    """Settings of a copy of that project."""
+    from mog_assets import config
+
+    copy_folder(moor.folder, tmp_path / "moor")
+    return config.load(tmp_path / "moor" / "mog.yaml")
+
+
+def bring_up_to_date(settings, force=(), **replaced):
+    """Materialise every artefact that is not up to date, in order; outcomes by asset."""
+    tools = Tools(settings)
+    recipes = plan.graph(settings) | replaced
+    return {
+        key: materialise(recipe, "moor" if recipe.partitioned else None, tools, recipes, force=key in force)
+        for key, recipe in recipes.items()
+        if not recipe.on_demand or key in force
+    }
+
+
+@pytest.mark.full
+def test_edit_of_a_document_without_labels_does_not_train_the_router_again(moor, copied):
+    path = copied.corpora["moor"].path
+    path.write_text(path.read_text(encoding="utf-8").replace("before ten", "before eleven"), encoding="utf-8")
+    outcomes = bring_up_to_date(copied)
+    assert outcomes["documents"].built and outcomes["soft_labels"].built
+    before, now = moor.outcomes["router_paper"].artefact.manifest, outcomes["router_paper"].artefact.manifest
+    # Its labels are the same, byte for byte.
+    assert now == before
+
+
+@pytest.mark.full
+def test_edit_of_a_document_with_labels_can_train_the_router_again(copied):
+    # Without its evidence a question has no label, and the router one question less.
+    path = copied.corpora["moor"].path
+    path.write_text("\n".join(path.read_text(encoding="utf-8").splitlines()[1:]), encoding="utf-8")
+    outcomes = bring_up_to_date(copied)
+    assert outcomes["router_paper"].built
+    assert outcomes["router_paper"].artefact.manifest.info["router"]["training"]["animals"]["questions"] == 15
+
+
+def test_forced_run_ranks_and_measures_again_and_gives_the_same(moor, copied):
+    forced = [recipe.key for recipe in plan.graph(copied).values() if recipe.repeatable and not recipe.on_demand]
+    assert set(forced) >= {"runs", "scores", "history", "report"}
+    # The file of questions has a new time, being a copy.
+    bring_up_to_date(copied)
+    outcomes = bring_up_to_date(copied, forced)
+    assert {key for key, outcome in outcomes.items() if outcome.built} == set(forced)
+    for key in ("runs", "scores"):
+        before, now = moor.outcomes[key].artefact.manifest, outcomes[key].artefact.manifest
+        assert now.version == before.version and now.created > before.created
+        assert now.info["recomputed"] == before.info["recomputed"] and sum(now.info["recomputed"].values()) > 0
+    assert outcomes["runs"].faults == {}
+    assert outcomes["history"].artefact.manifest.counts["evaluations"] == 2
+
+
+def test_forced_run_that_ranks_otherwise_is_flagged(copied, monkeypatch):
+    from mog_assets.evaluate import runs
+
+    def best(passages):
+        return passages.at(places(passages.question) == 0)
+
+    cut = runs.cut
+    monkeypatch.setattr(runs, "cut", lambda passages, k: cut(best(passages), k))
+    outcomes = bring_up_to_date(copied, ["runs"])
+    assert list(outcomes["runs"].faults) == ["same_again"]
+    # Three methods and two controls for six questions; each has one piece of evidence, which stays the best.
+    assert "of 30 rankings, 24 have other passages and 0 other scores" in outcomes["runs"].faults["same_again"]
+    monkeypatch.setattr(runs, "cut", lambda passages, k: replace(best(passages), score=best(passages).score + 1))
+    again = bring_up_to_date(copied, ["runs"])["runs"]
+    assert "of 30 rankings, 0 have other passages and 30 other scores" in again.faults["same_again"]
+
+
+def test_forced_run_that_measures_what_cannot_be_is_refused(copied):
+    recipe = plan.graph(copied)["scores"]
+
+    def build(work, value):
+        recipe.build(work)
+        scores = pd.read_parquet(work.draft.path("scores.parquet"))
+        scores.loc[scores["measure"] == "tokens_to_answer", ["low", "value", "high"]] = value
+        with work.writing(work.draft.path("scores.parquet")) as temporary:
+            scores.to_parquet(temporary)
+
+    for value, fault in ((1.0, None), (2000.0, None), (0.5, "tokens_to_answer of gold is 0.5"), (2000.5, "is 2000.5")):
+        stand_in = replace(recipe, build=lambda work, value=value: build(work, value), version=str(value))
+        outcome = materialise(stand_in, None, Tools(copied), plan.graph(copied) | {"scores": stand_in})
+        assert list(outcome.faults) == (["measures_in_range"] if fault else [])
+        assert not fault or fault in outcome.faults["measures_in_range"]
+
+
+def test_levels_chosen_otherwise_than_in_training_are_flagged_with_both_distributions(copied):
+    def build(work):
+        encoder = work.tools.encoder
+        # Level 1 for one text, level 2 for every other.
+        known = encoder.encode(["How is a boiler descaled?"])[0].astype(np.float32)
+        weights = {"layer0.weight": np.stack([known, 0 * known]), "layer0.bias": np.array([0, 0.99], np.float32)}
+        made = router.sealed(weights, {"encoder": encoder.fingerprint, "levels": 2, "training": {}})
+        asked = {"question_set": "animals", "group": [f"moor/d{i}" for i in range(18)], "chosen": [0] * 17 + [1]}
+        path, _ = work.file("questions.parquet")
+        with work.writing(path) as temporary:
+            pd.DataFrame(asked).to_parquet(temporary)
+        path, _ = work.file(router.WEIGHTS)
+        with work.writing(path) as temporary:
+            temporary.write_bytes(router.encoded(made))
+        work.info["router"] = made.facts
+
+    stand_in = replace(plan.graph(copied)["router_paper"], build=build, version="stand-in", checks=())
+    outcome = bring_up_to_date(copied, ["router_paper_chosen"], router_paper=stand_in)["router_paper_chosen"]
+    assert list(outcome.faults) == ["levels_as_in_training"]
+    said = outcome.faults["levels_as_in_training"]
+    assert "animals: 0% / 100% of 6 test questions against 94% / 6% of 18 training" in said
+    assert "(distance 0.94" in said
+    shown = outcome.artefact.shown()
+    assert any("data:image/png" in text for text in shown.values())
+    assert "| animals | level 2 | 1 | 6 |" in shown["chosen"]
+
+
+# Controls
+
+
+def boards(project):
+    """The leaderboard of every question set, as rows by method, best first."""
+    artefact = Tools(project.settings).store.read("scores")
+    scores = pd.read_parquet(artefact.path("scores.parquet"))
+    names = headline_measures(project.settings.k)
+    return scores, {
+        board.question_set: {row["method"]: row for row in leaderboard(own, names)} for board, own in of_boards(scores)
+    }
+
+
+def test_gold_leads_every_leaderboard_and_random_ends_it(sample_project):
+    scores, found = boards(sample_project)
+    assert set(found) == set(sample_project.settings.question_sets)
+    for name, rows in found.items():
+        values = scores[scores["question_set"] == name].pivot(index="method", columns="measure", values="value")
+        assert len(rows) == len(named_methods(sample_project.settings)) + 2
+        assert (list(rows)[0], list(rows)[-1]) == ("gold", "random")
+        for measure in ("ER", "ER@1000", "ER@8000", "hit@2", "nDCG@10"):
+            assert rows["gold"][measure] == "1.000 [1.000, 1.000]"
+            assert values.loc["random", measure] < values[measure].drop("random").min()
+        assert rows["gold"]["p"] == rows["random"]["p"] == ""
+        tokens = values["tokens_to_answer"]
+        assert tokens.idxmin() == "gold" and tokens.idxmax() == "random"
+
+
+def test_no_control_is_tested_or_a_baseline(sample_project):
+    scores, _ = boards(sample_project)
+    control = scores["method"].isin(controls())
+    assert scores.loc[control, "p_vs_best_fixed"].isna().all() and (scores.loc[control, "baseline"] == "").all()
+    assert not scores["baseline"].isin(controls()).any()
+    assert scores.loc[~control, "p_vs_best_fixed"].notna().any()
+
+
+@pytest.mark.parametrize("named", [None, ["fused-paper-1"], ["random", "fused-paper-1", "gold", "gold"]])
+def test_controls_are_compared_whatever_methods_are_named(nights, named):
+    settings = nights.settings.model_copy(update={"methods": named})
+    names = [method.name for method in evaluation_assets.methods_of(settings)]
+    assert (names[0], names[-1], len(names)) == ("gold", "random", len(set(names)))
+
+
+@pytest.mark.parametrize("control", controls())
+def test_no_control_answers_what_people_ask(nights, control):
+    with pytest.raises(ConfigError, match=f"method: expected a method that searches .* got '{control}'"):
+        serving.open(nights.settings, ["c"], keep=False).retrieve("Where do otters sleep?", method=control, k=2)
+
+
+def sample_corpora(project, **changes):
+    settings = project.settings.model_copy(update=changes)
+    return Corpora.open(Tools(settings).store.read, settings, list(settings.corpora))
+
+
+def drawn(passages, number):
+    """The passages of a question, in order."""
+    own = passages.at(passages.question == number)
+    return list(zip(own.rank.tolist(), own.document.tolist(), own.start.tolist(), own.end.tolist(), strict=True))
+
+
+def test_random_passages_follow_from_seed_and_question_alone(sample_project):
+    corpora = sample_corpora(sample_project)
+    asked = [question(name) for name in ("a", "b", "c")]
+    passages = random_passages(asked, corpora)
+    again = random_passages([asked[2], asked[0]], sample_corpora(sample_project))
+    assert [drawn(again, 0), drawn(again, 1)] == [drawn(passages, 2), drawn(passages, 0)]
+    assert drawn(passages, 0) != drawn(passages, 1)
+    other = random_passages(asked, sample_corpora(sample_project, seed=sample_project.settings.seed + 1))
+    assert drawn(other, 0) != drawn(passages, 0)
+
+
+def test_random_passages_are_different_chunks_of_level_2_of_all_corpora(sample_project):
+    corpora = sample_corpora(sample_project)
+    passages = random_passages([question(f"q{i}") for i in range(40)], corpora)
+    layout = corpora.layout
+    chunks = set(zip(*(c.tolist() for c in layout.chunk_spans(np.arange(layout.count(2)), 2)), strict=True))
+    for number in range(40):
+        own = [place[1:] for place in drawn(passages, number)]
+        assert len(set(own)) == len(own) == 50 and set(own) <= chunks
+    # Each chunk is drawn for about as many questions as any other.
+    times = pd.Series([place[1:] for n in range(40) for place in drawn(passages, n)]).value_counts()
+    assert set(times.index) == chunks and times.max() < 40
+    # One level of long chunks is all there is.
+    single = random_passages([question("q")], sample_corpora(sample_project, levels=1))
+    assert set(single.level) == {1}
+
+
+def test_gold_passages_are_the_pieces_of_evidence_in_their_order(sample_project):
+    corpora = sample_corpora(sample_project)
+    (first, *_, last) = corpora.position
+    asked = [question("none"), question("q", (*last, 30, 40), (*first, 5, 9), (*last, 35, 50), (*last, 0, 10))]
+    passages = gold_passages(asked, corpora)
+    end = len(corpora.position) - 1
+    assert drawn(passages, 1) == [(0, end, 30, 50), (1, 0, 5, 9), (2, end, 0, 10)]
+    assert drawn(passages, 0) == []
+
+
+def test_runs_count_the_tokens_of_their_passages(sample_project):
+    runs = read_runs(Tools(sample_project.settings).store.read("runs").path("runs.parquet"))
+    corpora = sample_corpora(sample_project)
+    texts = corpora.texts(range(len(corpora.layout.documents)))
+    text = {key: texts[position][1] for key, position in corpora.position.items()}
+    rows = runs.iloc[:: max(len(runs) // 3000, 1)]
+    for row in rows.itertuples():
+        own = text[row.corpus, row.doc]
+        # A word that begins before the passage is no token of it.
+        begun = row.start > 0 and re.match(r"\w\w", own[row.start - 1 : row.start + 1]) is not None
+        assert row.tokens == len(re.findall(r"\w+|[^\w\s]", own[row.start : row.end])) - begun
+    assert (runs["method"] == "hop-1").any() and rows["tokens"].min() > 0
+
+
+def test_tokens_of_spans_that_tile_a_text_are_those_of_the_text(sample_project):
+    corpora = sample_corpora(sample_project)
+    cuts = np.array([0, 7, 7, 8, 60, 61, 150])
+    document = np.full(len(cuts) - 1, 3)
+    parts = corpora.tokens_in(document, cuts[:-1], cuts[1:])
+    text = corpora.texts([3])[3][1]
+    assert parts.sum() == len(re.findall(r"\w+|[^\w\s]", text[:150]))
+    assert parts[1] == 0
+    # Documents that are asked for later stand between those that are known.
+    later = corpora.tokens_in(np.array([5, 1, 3]), np.zeros(3, np.int64), np.array([150, 150, 150]))
+    assert later[2] == parts.sum()
+    assert len(corpora.tokens_in(document[:0], cuts[:0], cuts[:0])) == 0

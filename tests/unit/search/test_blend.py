@@ -1,0 +1,165 @@
+"""`fused`: what experts weigh without training, and what an encoder knows of the words of texts."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from candidate_rows import EXPERTS, of_questions
+
+from mog_assets.index.vocabulary import known_share
+from mog_assets.papers.mix_of_granularity.ranking import Router
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder_settings import EncoderSettings
+from mog_assets.search.blend import Blend
+from mog_assets.search.models import Inputs
+from mog_assets.serve import project as serving
+from mog_assets.text.terms import terms_of
+
+GERMAN = (
+    "Die Zwiebel gehört zur Familie der Lauchgewächse und wird aus Samen oder Steckzwiebeln gezogen. Im Frühjahr "
+    "werden die Steckzwiebeln in Reihen gesetzt, mit der Spitze nach oben. Wenn das Laub vergilbt, sind die "
+    "Zwiebeln reif und können geerntet werden. Man trocknet sie einige "
+    "Wochen an einem luftigen Ort, bevor man sie einlagert."
+)
+ENGLISH = (
+    "The onion belongs to the lily family and is grown from seed or from sets. In spring the sets are planted in rows, "
+    "with the point up. When the leaves turn yellow the onions are ripe and can be lifted. They are dried for "
+    "some weeks in an open place before they are stored."
+)
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return Encoder(EncoderSettings())
+
+
+def weights(candidates, **blend):
+    return dict(zip(EXPERTS, Blend(**blend).weights(candidates, EXPERTS)[0].tolist(), strict=True))
+
+
+ALIKE = np.repeat(np.linspace(0, 1, 9)[None, :, None], len(EXPERTS), axis=2)
+
+
+def test_vectors_count_less_than_bm25_where_the_encoder_does_not_know_the_words():
+    known, unknown = weights(of_questions(ALIKE)), weights(of_questions(ALIKE, vocabulary=0.45))
+    assert known["dense-1"] == pytest.approx(2 * known["bm25-1"])
+    assert unknown["dense-1"] == pytest.approx(unknown["bm25-1"] / 2)
+    less, none = (weights(of_questions(ALIKE, vocabulary=share))["dense-1"] for share in (0.2, 0.0))
+    assert 0 == none < less < unknown["dense-1"]
+    between = weights(of_questions(ALIKE, vocabulary=0.5))
+    assert unknown["dense-1"] < between["dense-1"] < known["dense-1"]
+
+
+def test_coarse_levels_count_more_in_short_documents_and_fine_ones_in_long_documents():
+    short, even, long = (weights(of_questions(ALIKE, pieces)) for pieces in (4, 32, 400))
+    assert short["bm25-2"] > short["bm25-1"] and short["dense-2"] > short["dense-1"]
+    assert even["bm25-2"] == pytest.approx(even["bm25-1"])
+    assert long["bm25-2"] < long["bm25-1"] and long["dense-2"] < long["dense-1"]
+
+
+def test_the_length_of_documents_is_that_of_most_candidates():
+    pieces = np.array([1, 1, 1, 50, 50, 50, 50, 2, 2], np.int32)
+    candidates = of_questions(np.concatenate([ALIKE, ALIKE]))
+    candidates.place[:, 1] = np.tile(pieces, 2)
+    assert candidates.typical_pieces.tolist() == [np.median(pieces)] * 2
+    assert of_questions(np.zeros((1, 0, 6))).typical_pieces.tolist() == [1]
+
+
+def test_an_expert_whose_best_stands_out_counts_more_than_one_that_tells_nothing_apart():
+    scores = ALIKE.copy()
+    scores[0, :, 0] = [0, 0, 0, 0, 0, 0, 0, 0, 1]
+    scores[0, :, 1] = 7
+    found = weights(of_questions(scores))
+    assert found["bm25-1"] > found["dense-1"] / 2 > found["bm25-2"]
+    assert weights(of_questions(scores), confidence=0)["bm25-1"] == pytest.approx(1)
+    assert found["title"] == 0
+
+
+def test_what_texts_name_counts_where_one_document_stands_out_among_those_that_are_named():
+    scores = np.repeat(np.linspace(0, 1, 40)[None, :, None], len(EXPERTS), axis=2)
+    scores[0, :, -1] = [*np.zeros(39), 1]
+    assert weights(of_questions(scores))["mention"] == 2
+    scores[0, :, -1] = [*np.zeros(20), *np.ones(20)]
+    assert weights(of_questions(scores))["mention"] == 0
+    assert weights(of_questions(np.zeros_like(scores)))["mention"] == 0
+
+
+def test_a_tilt_gives_coarse_levels_more_weight_whatever_the_length_of_documents():
+    even = weights(of_questions(ALIKE), tilt=0.5)
+    assert even["bm25-2"] == pytest.approx(np.exp(0.5) * even["bm25-1"])
+
+
+def test_confidence_is_that_of_the_formula_and_0_without_candidates():
+    own = np.array([0.0, 2.0, 3.0, 10.0])
+    scores = np.repeat(own[None, :, None], len(EXPERTS), axis=2)
+    relative = own / 10
+    chances = np.exp(relative / 0.1) / np.exp(relative / 0.1).sum()
+    entropy = -(chances * np.log(chances)).sum() / np.log(4)
+    wanted = (1 - relative.mean()) / relative.std() * (1 - entropy)
+    assert of_questions(scores).confidence[0] == pytest.approx(wanted)
+    assert (of_questions(np.ones((1, 4, 6))).confidence == 0).all()
+    assert (of_questions(np.zeros((1, 0, 6))).confidence == 0).all()
+
+
+def test_a_question_gets_the_same_weights_alone_and_among_others():
+    scores = np.random.default_rng(0).random((20, 30, len(EXPERTS)))
+    together = Blend().weights(of_questions(scores), EXPERTS)
+    alone = [Blend().weights(of_questions(own[None]), EXPERTS)[0] for own in scores]
+    np.testing.assert_array_equal(together, np.stack(alone))
+
+
+def test_a_tokenizer_has_english_words_as_tokens_and_others_in_pieces(encoder):
+    assert encoder.is_token(["water", "the", "Zwiebelgewächse", "手机", "", "water the"]).tolist() == [
+        True,
+        True,
+        *[False] * 4,
+    ]
+
+
+def test_the_share_of_known_terms_tells_english_from_german(encoder):
+    def share(text):
+        (terms,) = terms_of([text])
+        counts = Counter(terms).most_common()
+        return known_share([term for term, _ in counts], np.array([n for _, n in counts]), encoder.is_token)
+
+    assert share(ENGLISH) > 0.55
+    assert share(GERMAN) < 0.45
+    # Nothing says that the encoder does not know them.
+    assert share("12 345 678") == 1
+
+
+def test_a_word_that_only_one_text_has_comes_first(write_documents, make_project, materialise_project, tmp_path):
+    subjects = ("tea", "coffee", "cocoa", "maize", "barley", "rye", "hops", "flax")
+    texts = [
+        (name, f"{name.title()} is grown on farms. A marker of its quality is the colour of {name}. " * 12)
+        for name in subjects
+    ]
+    texts[3] = ("maize", texts[3][1] + "The zanthorrhizol marker stands once in all of these texts.")
+    write_documents(tmp_path / "farm" / "crops.jsonl", texts)
+    project = make_project(tmp_path / "farm", {"corpora": {"crops": {"path": "crops.jsonl"}}, "methods": ["fused"]})
+    assert materialise_project(project.settings).failures == []
+    with serving.open(project.config) as opened:
+        for question in ("zanthorrhizol", "zanthorrhizol marker", "Where is the zanthorrhizol marker of quality?"):
+            assert "zanthorrhizol" in opened.retrieve(question, method="fused", budget=600).passages[0].text, question
+
+
+@pytest.mark.parametrize("vector", [[1.0, 0.0], [0.0, 1.0]])
+def test_a_trained_router_puts_a_known_item_first_whatever_it_learned(vector):
+    scores = ALIKE.copy()
+    # BM25 has it from one document alone, and every other expert has it last.
+    scores[0, :, 1:] = np.linspace(0, 1, 9)[::-1, None]
+    scores[0, :, 0] = [0, 0, 0, 0, 0, 0, 0, 0, 1]
+    candidates = of_questions(scores)
+    candidates.rare[8] = 1
+    random = np.random.default_rng(0)
+    layers = {
+        "layer0.weight": (4, 2),
+        "layer0.bias": 4,
+        "layer1.weight": (len(EXPERTS), 4),
+        "layer1.bias": len(EXPERTS),
+    }
+    router = Router({name: random.normal(size=size).astype(np.float32) for name, size in layers.items()})
+    questions = Inputs(candidates, np.array([vector], np.float32), np.ones(1, np.int64), [0, 2])
+    assert router.scores(questions).argmax() == 8
+    plain = np.einsum("ij,j->i", candidates.relative, router.weights(questions)[0])
+    assert plain.argmax() != 8

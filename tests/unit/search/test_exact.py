@@ -1,0 +1,166 @@
+"""Known items: what is typed exactly, and few texts have, is found by every ranking."""
+
+import numpy as np
+import pytest
+
+from mog_assets.index.bm25 import Bm25Index, Statistics, TermCounts, statistics
+from mog_assets.resources.arrays import unpaired
+from mog_assets.search.candidates import Candidates
+from mog_assets.search.definitions import HEADED
+from mog_assets.search.exact import FEW, MOST, OTHER, SOLE, WHOLE, Typed, latest, lifted, rare_words
+from mog_assets.search.relevance import ordered
+
+MANY = 30
+NONE = np.zeros(0, np.int64)
+
+
+def asked(words, rare, documents=None, title=0):
+    """Candidates of one question, given BM25 scores of level 1, `rare`, the document of each, and `title`."""
+    n = len(words)
+    documents = list(range(n)) if documents is None else list(documents)
+    place = np.zeros((n, 4), np.int32)
+    place[:, 0] = [row - documents.index(document) for row, document in enumerate(documents)]
+    return Candidates(
+        np.zeros(n, np.int64),
+        np.arange(n),
+        np.asarray(words, np.float32)[:, None],
+        np.zeros((n, 2, 1), np.float32),
+        place,
+        np.asarray(rare, np.int8),
+        np.broadcast_to(np.asarray(title, np.int8), n),
+        np.zeros((1, 1), np.float32),
+        np.ones(1, np.float32),
+    )
+
+
+def by_score(found, scores):
+    return ordered(found, lifted(found, np.asarray(scores, float))).tolist()
+
+
+def test_pieces_with_a_word_that_only_one_document_has_come_first():
+    rare, words, best = np.zeros(MANY, int), np.ones(MANY), -np.arange(MANY)
+    rare[[20, 21]], words[21] = SOLE, 2
+    found = asked(words, rare, [*range(20), 20, 20, *range(21, MANY - 1)])
+    assert by_score(found, best) == [21, 20, *range(20), *range(22, MANY)]
+
+
+def test_pieces_with_rare_words_of_several_documents_come_between_the_others():
+    rare, words, best = np.zeros(MANY, int), np.ones(MANY), -np.arange(MANY)
+    rare[[10, 20, 25]], words[25] = [OTHER, SOLE, SOLE], 2
+    assert by_score(asked(words, rare), best)[:11] == [0, 1, 25, 2, 3, 4, 20, 5, 6, 7, 10]
+    # One that stands before that place stays.
+    rare[[10, 20, 25]] = [0, 0, OTHER]
+    rare[0] = OTHER
+    assert by_score(asked(words, rare), best)[:7] == [0, 1, 25, 2, 3, 4, 5]
+    # Not more than some, however many have one.
+    rare[:] = OTHER
+    assert np.isfinite(latest(asked(words, rare), np.zeros(MANY))).sum() == MOST
+
+
+def test_where_few_pieces_have_any_word_of_the_question_these_come_first_as_bm25_has_them():
+    words = np.zeros(MANY)
+    words[[5, 9, 12]] = [1, 3, 2]
+    best = np.arange(MANY)
+    assert by_score(asked(words, np.zeros(MANY)), best)[:4] == [9, 12, 5, MANY - 1]
+    # A rare word in some of them does not put these behind.
+    assert by_score(asked(words, OTHER * np.eye(MANY, dtype=int)[9]), best)[:4] == [9, 12, 5, MANY - 1]
+    words[: FEW + 1] = 1
+    assert by_score(asked(words, np.zeros(MANY)), best) == best[::-1].tolist()
+
+
+def test_a_ranking_without_known_items_keeps_its_scores_and_one_with_them_gives_them_to_others():
+    found, scores = asked(np.ones(MANY), np.zeros(MANY)), np.random.default_rng(0).random(MANY)
+    np.testing.assert_array_equal(lifted(found, scores), scores)
+    moved = asked(np.ones(MANY), SOLE * np.eye(MANY, dtype=int)[7])
+    np.testing.assert_allclose(np.sort(lifted(moved, scores)), np.sort(scores), atol=1e-9)
+
+
+def test_equal_scores_do_not_undo_a_place():
+    found = asked(np.ones(MANY), SOLE * np.eye(MANY, dtype=int)[7])
+    assert by_score(found, np.zeros(MANY)) == [7, *(row for row in range(MANY) if row != 7)]
+
+
+def test_pieces_that_have_the_whole_question_come_first_and_no_other_piece_between_them():
+    rare = np.zeros(MANY, int)
+    rare[[7, 9, 25]], rare[3] = WHOLE, SOLE
+    best = -np.arange(MANY)
+    words = np.ones(MANY)
+    words[25] = 2
+    order = by_score(asked(words, rare), best)
+    # By their words, then by their place.
+    assert order[:3] == [25, 7, 9] and order[3:5] == [0, 1]
+
+
+def test_of_pieces_that_have_the_whole_question_those_that_define_it_come_first():
+    rare, words = np.zeros(MANY, int), np.ones(MANY)
+    rare[[7, 9, 25, 28]] = [WHOLE, WHOLE - 1, HEADED, HEADED]
+    words[[7, 28]] = 9, 5
+    assert by_score(asked(words, rare), -np.arange(MANY))[:5] == [28, 25, 9, 7, 0]
+
+
+def test_in_a_long_question_of_a_small_collection_no_word_is_rare_and_in_a_large_one_none_comes_first():
+    words = ["sole", "handy", "one", "two", "three"]
+    small, large = (Statistics(n, 9.0, {"sole": 1, "handy": 2, "one": 90, "two": 90, "three": 90}) for n in (400, 4000))
+    assert rare_words(words, small) == {} and rare_words(words, large) == {"sole": OTHER, "handy": OTHER}
+    assert rare_words(words[:4], small) == {"sole": SOLE, "handy": OTHER}
+
+
+def test_the_best_piece_of_a_document_whose_title_is_in_the_question_comes_first():
+    title, best = np.zeros(MANY, int), -np.arange(MANY)
+    title[[20, 21]] = 2
+    documents = [*range(20), 20, 20, *range(21, MANY - 1)]
+    found = asked(np.ones(MANY), np.zeros(MANY), documents, title)
+    assert by_score(found, best) == [20, *range(20), *range(21, MANY)]
+    assert by_score(found, -best)[:2] == [21, MANY - 1]
+    # Of two titles that with more words; of two with as many none.
+    title[5] = 3
+    assert by_score(asked(np.ones(MANY), np.zeros(MANY), documents, title), best)[0] == 5
+    title[20:22] = 3
+    assert by_score(asked(np.ones(MANY), np.zeros(MANY), documents, title), best) == list(range(MANY))
+
+
+def index(columns, chunks):
+    """An index of texts, given those that have each term."""
+    counts = TermCounts(
+        list(columns),
+        np.cumsum([0, *(len(own) for own in columns.values())]),
+        np.concatenate([list(own) for own in columns.values()]),
+        np.ones(sum(map(len, columns.values())), np.int64),
+        np.ones(chunks, np.int64),
+    )
+    whole = statistics([counts])
+    return Bm25Index(counts, whole, 1.2, 0.75), whole
+
+
+@pytest.mark.parametrize("questions", [1, 3])
+def test_rare_words_are_those_of_few_pieces_and_no_n_grams(questions):
+    pieces, whole = index({"common": range(9), "handy": [1, 4], "sole": [4], "機械": [2]}, 9)
+    assert rare_words(["handy", "sole", "機械", "new"], whole) == {"handy": OTHER, "sole": SOLE, "new": SOLE}
+    typed = Typed(
+        pieces,
+        pieces,
+        np.ones(9, np.int64),
+        whole,
+        [["common", "handy", "sole", "new"]] * questions,
+        [(NONE, NONE)] * questions,
+    )
+    keys, values = typed.pieces(slice(0, questions))
+    question, piece = unpaired(keys)
+    assert question.tolist() == np.repeat(np.arange(questions), 2).tolist()
+    assert piece.tolist() == [1, 4] * questions and values.tolist() == [OTHER, SOLE] * questions
+
+
+def test_documents_are_named_by_titles_of_two_words_that_the_question_has_whole():
+    titles, whole = index({"red": [0, 1, 3], "kite": [0, 1], "large": [1], "owl": [2]}, 4)
+    typed = Typed(
+        titles,
+        titles,
+        np.array([2, 3, 1, 1]),
+        whole,
+        [["red", "kite", "owl"], ["kite", "large", "red", "red"], ["blue"]],
+        [(NONE, NONE)] * 3,
+    )
+    # A title of one word is in too many questions by chance.
+    assert [own.tolist() for own in typed.named(0)] == [[0], [2]]
+    assert [own.tolist() for own in typed.named(1)] == [[0, 1], [2, 3]]
+    assert [own.tolist() for own in typed.named(2)] == [[], []]
