@@ -11,6 +11,7 @@ import threading
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
 import dagster as dg
 import yaml
 
@@ -24,11 +25,13 @@ from mog_assets.build.plan import graph, needed
 from mog_assets.build.tools import Tools
 
 ROOT = Path(mog_assets.__file__).resolve().parents[1]
+NAMES = ("mog_assets", "resources")
+WALKS = ("question", "opening", "document", "edit", "asset")
 _FUNCTION = 0x1  # inspect.CO_OPTIMIZED: no module, no class
 
 
 @contextmanager
-def walk(files):
+def walking(files):
     """Note files of functions of ours that are called, in any thread."""
     ours = {}
 
@@ -48,9 +51,6 @@ def walk(files):
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-
-
-NAMES = ("mog_assets", "resources")
 
 
 def project(folder):
@@ -73,25 +73,25 @@ def walks(folder):
     """Return the files of each walk by name."""
     settings = project(folder)
     recipes, tools = graph(settings), Tools(settings)
-    result = {name: {} for name in ("question", "opening", "document", "edit", "asset")}
+    result = {name: {} for name in WALKS}
     # From files to what every search reads of them.
-    with walk(result["document"]):
+    with walking(result["document"]):
         for key in needed(recipes, demand(settings).search.per_corpus):
             for corpus in settings.corpora if recipes[key].partitioned else [None]:
                 materialise(recipes[key], corpus, tools, recipes)
     runner.run(settings)
-    with walk(result["opening"]):
+    with walking(result["opening"]):
         opened = mog_assets.open(settings, refresh=None)
     with opened, walk(result["question"]):
         opened.retrieve("How long does bread dough rise?")
     edit(settings, 1)
-    with walk(result["edit"]):
+    with walking(result["edit"]):
         runner.run(settings, select=list(demand(settings).search.per_corpus))
     corpus = edit(settings, 2)
     job = build(settings).resolve_implicit_global_asset_job_def()
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions("corpus", list(settings.corpora))
-        with walk(result["asset"]):
+        with walking(result["asset"]):
             job.execute_in_process(
                 instance=instance,
                 partition_key=corpus,
@@ -106,13 +106,19 @@ def lines(path):
     return len(path.read_text().splitlines())
 
 
-if __name__ == "__main__":
+@click.command(help=__doc__)
+@click.argument("walk", required=False, type=click.Choice(WALKS))
+def main(walk):
     with tempfile.TemporaryDirectory() as temporary:
-        found = walks(Path(temporary))
-    if len(sys.argv) > 1:
-        for path in found[sys.argv[1]]:
+        files_of = walks(Path(temporary))
+    if walk is not None:
+        for path in files_of[walk]:
             print(f"{lines(path):5} {path.relative_to(ROOT)}")
-    else:
-        print("| walk | files | lines |\n|---|---|---|")
-        for name, files in found.items():
-            print(f"| {name} | {len(files)} | {sum(map(lines, files)):,} |")
+        return
+    print("| walk | files | lines |\n|---|---|---|")
+    for name, files in files_of.items():
+        print(f"| {name} | {len(files)} | {sum(map(lines, files)):,} |")
+
+
+if __name__ == "__main__":
+    main()
