@@ -82,7 +82,7 @@ def walks(folder):
     runner.run(settings)
     with walking(result["opening"]):
         opened = mog_assets.open(settings, refresh=None)
-    with opened, walk(result["question"]):
+    with opened, walking(result["question"]):
         opened.retrieve("How long does bread dough rise?")
     edit(settings, 1)
     with walking(result["edit"]):
