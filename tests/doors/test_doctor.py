@@ -127,6 +127,7 @@ def test_a_corpus_that_is_not_there_is_a_problem(project):
     assert finding.state == "problem" and str(project.folder / "notes.jsonl") in finding.found
 
 
+@pytest.mark.whole
 def test_what_comes_from_elsewhere_is_looked_at_and_not_sought_among_local_files(tmp_path, make_project, nobody):
     """A new project: nothing has been copied yet."""
     store = fsspec.filesystem("memory")

@@ -31,7 +31,9 @@ def opened():
 
 
 @pytest.mark.parametrize("retriever", ["bm25", "dense", "hybrid"])
-@pytest.mark.parametrize(("kind", "level"), [("fixed", 1), ("fixed", 2), ("fused-paper", 1)])
+@pytest.mark.parametrize(
+    ("kind", "level"), [("fixed", 1), ("fixed", 2), pytest.param("fused-paper", 1, marks=pytest.mark.whole)]
+)
 def test_question_alone_is_ranked_as_among_many(opened, retriever, kind, level):
     method = Method("any", retriever, kind, level)
     together = opened.again(QUESTIONS).rank(method, 3)

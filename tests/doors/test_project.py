@@ -72,11 +72,6 @@ def test_the_settings_in_comments_are_the_defaults(folder):
     (folder / "mog.yaml").write_text(text + example, encoding="utf-8")
     support = config.load(folder / "mog.yaml").question_sets["support"]
     assert (support.train, support.test) == (["train"], ["test"])
-    generated = "\n".join(
-        line[2:] for line in head.splitlines() if line.startswith(("# generation", "# question_sets: "))
-    )
-    (folder / "mog.yaml").write_text(text + generated, encoding="utf-8")
-    assert config.load(folder / "mog.yaml").question_sets["made"].source == "generated"
 
 
 def test_a_configuration_is_not_overwritten_without_force(folder):
@@ -175,6 +170,7 @@ def test_the_samples_are_copied_and_make_the_project_of_the_repository(folder):
     assert again.exit_code == 2 and "--samples: expected nothing at" in again.stderr
 
 
+@pytest.mark.whole
 def test_the_configuration_of_the_repository_is_what_init_writes():
     samples = ROOT / "mog_assets" / "samples"
     corpora = [find_documents(samples / name, Path(name).stem) for name in ("garden.jsonl", "workshop", "sky")]

@@ -2,7 +2,7 @@
 
 import pytest
 from click.testing import CliRunner
-from hostile_configs import CASES, CHEAPEST, called, complaint, made
+from hostile_configs import CASES, CHEAPEST, OF_PAPERS, called, complaint, made
 
 from mog_assets import config
 from mog_assets.cli import main
@@ -16,7 +16,12 @@ READ = [name for name, case in CASES.items() if case.command == CHEAPEST and cas
 RUN = [name for name in CASES if name not in (*READ, *LONG)]
 
 
-@pytest.mark.parametrize("name", READ)
+def marked(names):
+    """Names of cases; those of papers are of the whole."""
+    return [pytest.param(name, marks=pytest.mark.whole) if name in OF_PAPERS else name for name in names]
+
+
+@pytest.mark.parametrize("name", marked(READ))
 def test_a_hostile_configuration_is_refused_in_one_line_when_it_is_read(name, tmp_path):
     case = CASES[name]
     code, said = 0, ""
@@ -27,7 +32,7 @@ def test_a_hostile_configuration_is_refused_in_one_line_when_it_is_read(name, tm
     assert complaint(case, code, "", said) == ""
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", marked(RUN))
 def test_a_hostile_project_fails_in_one_line(name, tmp_path):
     case = CASES[name]
     result = CliRunner().invoke(main, [*case.command, "--config", str(made(case, tmp_path))])

@@ -394,6 +394,20 @@ CASES = {
 }
 
 
+# Those with keys and methods of papers.
+OF_PAPERS = {
+    "unknown key of an experiment's encoder",
+    "unknown key of the chunker",
+    "infinite rate",
+    "huge width",
+    "learned chunker without question sets",
+    "learned chunker without training questions",
+    "trained router asked for without training questions",
+    "answers by a router without training questions",
+    "experiment's encoder of an empty folder",
+}
+
+
 def made(case: Case, folder: Path) -> Path:
     """The project of a case in a folder; returns its `mog.yaml`."""
     folder.mkdir(parents=True, exist_ok=True)
