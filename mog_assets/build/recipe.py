@@ -62,6 +62,7 @@ class Recipe:
         outside: Name of the external asset that represents `source` in Dagster, if any.
         repeatable: Whether a forced run builds it again even if it is up to date, such as measurements.
         is_result: Whether it is built for its own sake; the rest is built for these, or for searches.
+        page: The file of it that people open: a run that built it says where that is.
         steady: Whether the nightly evaluation leaves it as it is, because all that is made from it would change.
         on_demand: Whether it is built only when named explicitly.
         job: Name of a Dagster job that builds all assets that name it; empty for those of the graph's own jobs.
@@ -82,6 +83,7 @@ class Recipe:
     outside: str | None = None
     repeatable: bool = False
     is_result: bool = False
+    page: str = ""
     steady: bool = False
     on_demand: bool = False
     job: str = ""

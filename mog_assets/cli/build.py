@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -146,8 +146,8 @@ def _run(
         sys.exit(FAILED)
     if not as_json:
         print_leaderboard(settings)
-        if any(step["asset"] == "report" for step in steps):
-            echo(f"Report: {Store(settings.home).read('report').path('report.html')}")
+        for key, page in _pages(settings, {str(step["asset"]) for step in steps}).items():
+            echo(f"{key.capitalize()}: {Store(settings.home).read(key).path(page)}")
         # What was selected may lack what a search needs.
         if not settings.tests and Store(settings.home).find("method") is not None:
             echo(
@@ -169,6 +169,13 @@ def _materialised(
 
     report = materialise(settings, corpora, select, force)
     return report.steps, report.failures
+
+
+def _pages(settings: config.Settings, built: Collection[str]) -> dict[str, str]:
+    """Return the files that people open, by asset, of those that were built."""
+    from mog_assets.build.plan import graph
+
+    return {key: recipe.page for key, recipe in graph(settings).items() if key in built and recipe.page}
 
 
 def _peak_memory() -> int:

@@ -1,1 +1,1 @@
-"""Runs of every method, measures, significance and the report."""
+"""Runs of every method, measures and significance."""

@@ -15,9 +15,6 @@ from mog_assets.search.methods import METHODS, rankings, unlimited
 # The look of what has none of its own: methods of other packages, and controls.
 _GREY = ("#999999", "o")
 
-# Retrievers, from the same colours.
-_BM25, _VECTORS = "#D55E00", "#0072B2"
-
 
 def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
     """Evidence recall over context length, one panel for all retrievers together and one for each.
@@ -63,40 +60,9 @@ def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
     return png(figure)
 
 
-def _look(kind: str) -> tuple[str, str]:
+def look(kind: str) -> tuple[str, str]:
     """Colour and marker of a kind of method."""
     return (METHODS[kind].look if kind in METHODS else None) or _GREY
-
-
-def leaderboard_bars(scores: pd.DataFrame, question_set: str) -> bytes:
-    """The leading measure of every method with its 95 % interval, best on top.
-
-    Args:
-        scores: As `scores.score` gives it.
-        question_set: The one to show.
-    """
-    measure = leading_measure(set(scores.loc[scores["question_set"] == question_set, "measure"]))
-    here: Any = scores[(scores["question_set"] == question_set) & (scores["measure"] == measure)]
-    here = here.drop_duplicates("method").sort_values("value", kind="stable")
-    figure = new_figure(6.5, 1.2 + 0.22 * max(len(here), 3))
-    axes = figure.subplots()
-    value, low, high = (here[key].to_numpy(float) for key in ("value", "low", "high"))
-    at = np.arange(len(here))
-    for kind in dict.fromkeys(here["kind"]):
-        rows = (here["kind"] == kind).to_numpy()
-        colour, _ = _look(kind)
-        axes.barh(at[rows], value[rows], color=colour, alpha=0.85, label=plain(kind) or "other")
-    # The mean of a skewed sample may lie outside its percentile interval; error bars cannot have negative length.
-    axes.errorbar(
-        value, at, xerr=np.maximum([value - low, high - value], 0), fmt="none", ecolor="black", elinewidth=1, capsize=2
-    )
-    axes.set_yticks(at, [plain(name) for name in here["method"]], fontsize=8)
-    axes.set_ylim(-0.7, len(here) - 0.3)
-    what = "ER (mean evidence recall" if measure == "ER" else f"{measure} (mean"
-    axes.set(xlabel=f"{what}, 95 % interval)", xlim=(0, None), title=plain(question_set))
-    if len(here):
-        axes.legend(frameon=False, fontsize=8, loc="lower right")
-    return png(figure)
 
 
 def er_over_time(history: pd.DataFrame, question_set: str, best: int = 5) -> bytes:
@@ -138,22 +104,6 @@ def er_over_time(history: pd.DataFrame, question_set: str, best: int = 5) -> byt
     return png(figure)
 
 
-def shares(rows: pd.DataFrame) -> bytes:
-    """How much each level and retriever counted, one bar per group of questions.
-
-    Args:
-        rows: Result of `shares.of_one`.
-    """
-    names = list(rows.columns[3:])
-    levels = len(names) // 2
-    # As bright as their levels are fine.
-    tones = [0.2 + 0.8 * level / levels for level in range(1, levels + 1)]
-    colours = [_mixed(colour, tone) for colour in (_BM25, _VECTORS) for tone in tones]
-    bars = [(f"{group} ({n:,})", np.array(sizes)) for _, group, n, *sizes in rows.itertuples(index=False, name=None)]
-    title = f"Which levels and retrievers counted: {rows.attrs['method']}"
-    return stacked(bars, names, [*colours, "#999999"], "mean share of the weights", title)
-
-
 def stacked(
     rows: Sequence[tuple[str, np.ndarray]], names: Sequence[str], colours: Sequence[Any], xlabel: str, title: str
 ) -> bytes:
@@ -173,11 +123,6 @@ def stacked(
     return png(figure)
 
 
-def _mixed(colour: str, tone: float) -> tuple[float, ...]:
-    """So much of a colour, the rest white."""
-    return tuple(1 - tone + tone * int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-
-
 def agreement(row: Mapping[str, Any], methods: pd.DataFrame) -> bytes:
     """The mean of every method on real questions over that on generated ones.
 
@@ -188,7 +133,7 @@ def agreement(row: Mapping[str, Any], methods: pd.DataFrame) -> bytes:
     figure = new_figure(5.5, 4.2)
     axes = figure.subplots()
     for kind, part in methods.groupby(methods["kind"].map(unlimited), sort=False):
-        colour, marker = _look(str(kind))
+        colour, marker = look(str(kind))
         axes.scatter(part["made"], part["value"], color=colour, marker=marker, s=28, label=plain(str(kind)))
     axes.set(
         xlabel=plain(f"{row['measure']} on {row['made_question_set']}, {row['made_split']}"),

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from mog_assets.evaluate.browse import groups_of
 from mog_assets.questions.sets import Question
-from mog_assets.search.methods import AUTO, rankings
 
 SHARES = "shares.parquet"
 # The mean of fewer questions says little.
@@ -19,6 +17,12 @@ MOST = 12
 EVERY = "all test questions"
 _RETRIEVERS = {"bm25": "BM25", "dense": "vectors"}
 _KEYS = ("method", "by", "group", "n")
+
+
+def groups_of(question: Question) -> list[tuple[str, str]]:
+    """`kind` and `corpus` with the question's own; it may have evidence in several corpora."""
+    corpora = dict.fromkeys(corpus for (corpus, _), grade in question.grades.items() if grade > 0)
+    return [("kind", question.kind), *(("corpus", corpus) for corpus in corpora)]
 
 
 def part_names(levels: int) -> list[str]:
@@ -66,20 +70,3 @@ def mean_shares(method: str, questions: Sequence[Question], shares: np.ndarray) 
 def table(rows: Iterable[tuple[str | int | float, ...]], levels: int) -> pd.DataFrame:
     """Method, by (`corpus`, `kind`, or empty for all), group, n questions, and the mean share of each part."""
     return pd.DataFrame(list(rows), columns=[*_KEYS, *part_names(levels)])
-
-
-def of_one(shares: pd.DataFrame, chosen: str) -> pd.DataFrame:
-    """The rows of the ranking that `auto` stands for, or of `fused` if that one weighs nothing, without its name.
-
-    Args:
-        shares: Result of `table`.
-        chosen: What `auto` stands for.
-
-    Returns:
-        Rows of one ranking, `attrs["method"]`; of any that there is if both were not run.
-    """
-    present = set(shares["method"])
-    method = next((name for name in (chosen, AUTO, "fused", *rankings()) if name in present), "")
-    rows = shares[shares["method"] == method].drop(columns="method").reset_index(drop=True)
-    rows.attrs["method"] = method
-    return rows

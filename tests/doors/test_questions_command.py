@@ -212,6 +212,7 @@ def test_generated_and_real_questions_are_compared_below_the_leaderboards(measur
     assert row["methods"] == 5 and -1 <= row["tau_low"] <= row["tau"] <= row["tau_high"] <= 1
 
 
+@pytest.mark.whole
 def test_the_page_has_generated_questions_after_real_ones(measured):
     page = Store(measured.home).read("report").path("report.html").read_text(encoding="utf-8")
     first, second = re.findall(r'<h3 id="board-\d+">(.*?)</h3>', page)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from scipy import stats
 
 from mog_assets import cli
-from mog_assets.evaluate import browse, history
+from mog_assets.evaluate import history
 from mog_assets.evaluate.answers import mark, score_answers
 from mog_assets.evaluate.comparison import compare_cells
 from mog_assets.evaluate.measures import evaluate, measure_names
@@ -256,18 +256,6 @@ def test_answers_are_scored_by_document_and_one_without_evidence_is_its_own():
     bare = [Question(q.id, "?", "", "test", answer="yes") for q in questions]
     row = score_answers(mark(answers, {"s": bare}), 0).set_index(["method", "measure"]).loc[("one-step", "exact match")]
     assert row["documents"] == 90 and row["p_vs_cot"] < 0.001
-
-
-def test_groups_of_the_report_name_their_documents_and_have_no_interval_on_one():
-    questions = [
-        Question(q, "?", "ab"[d == "c/d0"], "dev", evidence=(Evidence("c", d[2:], 0, 1),))
-        for q, d in zip(NAMES, DOCUMENTS, strict=True)
-    ]
-    table = browse.by_group(measured(EFFECTS), questions, ["mog-paper"], ["ER"], 0).set_index("group")
-    assert table["documents"].to_dict() == {"a": 8, "b": 1, "c": 9}
-    assert (
-        np.isnan(table.loc["b", ["low", "high"]].astype(float)).all() and table.loc["a", "low"] < table.loc["a", "high"]
-    )
 
 
 def test_compared_cells_are_those_of_the_functions_alone():

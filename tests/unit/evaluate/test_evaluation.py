@@ -1,4 +1,4 @@
-"""Measures, intervals, tests, scores, plots and the report."""
+"""Measures, intervals, tests, scores, plots and the history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mog_assets.build.plots import MAX_BYTES
 from mog_assets.build.recipe import Recipe
 from mog_assets.build.tools import Tools
 from mog_assets.evaluate import assets as evaluation_assets
-from mog_assets.evaluate import history, plots, shares
+from mog_assets.evaluate import history, plots
 from mog_assets.evaluate.configuration import configuration
 from mog_assets.evaluate.measures import boards as of_boards
 from mog_assets.evaluate.measures import evaluate, headline_measures, measure_names
@@ -204,10 +204,7 @@ def test_plots_are_small_pngs(drawn):
         loss_curve(curve, 20),
         weights_by_kind(["yes/no", "", "a $b$"], np.random.default_rng(0).random((3, 5))),
         plots.er_against_cost(table, "a $strange$ <set>"),
-        plots.leaderboard_bars(table, "a $strange$ <set>"),
         plots.er_against_cost(table, "absent"),
-        plots.leaderboard_bars(table, "absent"),
-        plots.shares(shares.of_one(shares.table([("mix", "", "a $b$", 5, 0.5, 0.25, 0.25)], 1), "mix")),
         plots.er_over_time(dated(table), "a $strange$ <set>"),
         plots.er_over_time(dated(table), "absent"),
     ]
@@ -479,7 +476,7 @@ def test_edit_of_a_document_with_labels_can_train_the_router_again(copied):
 
 def test_forced_run_ranks_and_measures_again_and_gives_the_same(moor, copied):
     forced = [recipe.key for recipe in plan.graph(copied).values() if recipe.repeatable and not recipe.on_demand]
-    assert set(forced) >= {"runs", "scores", "history", "report"}
+    assert set(forced) >= {"runs", "scores", "history"}
     # The file of questions has a new time, being a copy.
     bring_up_to_date(copied)
     outcomes = bring_up_to_date(copied, forced)

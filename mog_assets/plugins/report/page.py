@@ -19,7 +19,10 @@ from mog_assets.evaluate.agreement import sentences
 from mog_assets.evaluate.history import ALPHA
 from mog_assets.evaluate.leaderboard import differences_shown
 from mog_assets.evaluate.measures import LEADS, boards, leading_measure, lower_is_better
-from mog_assets.evaluate.report_charts import (
+from mog_assets.evaluate.scores import gap_closed, on_documents, p_text
+from mog_assets.evaluate.shares import FEWEST
+from mog_assets.index.vector_stores import VECTOR_STORES
+from mog_assets.plugins.report.charts import (
     EVALUATIONS,
     Report,
     agreement_points,
@@ -34,9 +37,6 @@ from mog_assets.evaluate.report_charts import (
     shares,
     text,
 )
-from mog_assets.evaluate.scores import gap_closed, on_documents, p_text
-from mog_assets.evaluate.shares import FEWEST
-from mog_assets.index.vector_stores import VECTOR_STORES
 from mog_assets.questions.origins import said
 from mog_assets.search.methods import LIMITS, controls, unplaced
 

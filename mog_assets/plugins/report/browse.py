@@ -1,4 +1,4 @@
-"""Details of the report: main methods and groups of questions."""
+"""Details of the report: main methods, groups of questions, the ranking whose weights are shown."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.evaluate.measures import leading_measure
+from mog_assets.evaluate.shares import groups_of
 from mog_assets.evaluate.significance import bootstrap_interval, by_document
 from mog_assets.questions.sets import Question
-from mog_assets.search.methods import METHODS, unlimited, unplaced
+from mog_assets.search.methods import AUTO, METHODS, rankings, unlimited, unplaced
 
 MOST_METHODS = 7
 
@@ -35,12 +36,6 @@ def main_methods(scores: pd.DataFrame, most: int = MOST_METHODS) -> list[str]:
     fixed = best.loc[best["kind"] == "fixed", "method"].tolist()
     chosen = set([*fixed, *(m for m in wanted.sort_values("place", kind="stable")["method"] if m not in fixed)][:most])
     return sorted((name for name in leading["method"] if name in chosen), key=lambda name: name in fixed)
-
-
-def groups_of(question: Question) -> list[tuple[str, str]]:
-    """`kind` and `corpus` with the question's own; it may have evidence in several corpora."""
-    corpora = dict.fromkeys(corpus for (corpus, _), grade in question.grades.items() if grade > 0)
-    return [("kind", question.kind), *(("corpus", corpus) for corpus in corpora)]
 
 
 def by_group(
@@ -83,3 +78,20 @@ def by_group(
         for i, ((measure, method), value) in enumerate(zip(columns, totals.mean, strict=True)):
             rows.append((by, group, *counts, method, measure, value, low[i], high[i]))
     return pd.DataFrame(rows, columns=["by", "group", "n", "documents", "method", "measure", "value", "low", "high"])
+
+
+def of_one(shares: pd.DataFrame, chosen: str) -> pd.DataFrame:
+    """The rows of the ranking that `auto` stands for, or of `fused` if that one weighs nothing, without its name.
+
+    Args:
+        shares: Result of `shares.table`.
+        chosen: What `auto` stands for.
+
+    Returns:
+        Rows of one ranking, `attrs["method"]`; of any that there is if both were not run.
+    """
+    present = set(shares["method"])
+    method = next((name for name in (chosen, AUTO, "fused", *rankings()) if name in present), "")
+    rows = shares[shares["method"] == method].drop(columns="method").reset_index(drop=True)
+    rows.attrs["method"] = method
+    return rows

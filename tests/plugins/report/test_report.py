@@ -13,12 +13,14 @@ import pandas as pd
 import pytest
 from browser import watch_errors
 
-from mog_assets.evaluate import browse, history, shares
+from mog_assets.build.plots import MAX_BYTES
+from mog_assets.evaluate import history, shares
 from mog_assets.evaluate.agreement import agreement, sentences
 from mog_assets.evaluate.measures import Board, evaluate, headline_measures
-from mog_assets.evaluate.report import environment, render
-from mog_assets.evaluate.report_charts import Report
 from mog_assets.evaluate.scores import COLUMNS, score
+from mog_assets.plugins.report import browse, plots
+from mog_assets.plugins.report.charts import Report
+from mog_assets.plugins.report.page import environment, render
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.store import Store
 
@@ -277,7 +279,7 @@ def counted(method="fused", chosen="fused"):
     places = [Evidence("short" if i < 6 else ATTACK, "d", 0, 1) for i in range(12)]
     asked = [Question(f"q{i}", "?", "rare" if i < 4 else "", "test", evidence=(own,)) for i, own in enumerate(places)]
     own = shares.parts(np.array([SHORT] * 6 + [LONG] * 6), EXPERTS, 2)
-    return shares.of_one(shares.table(shares.mean_shares(method, asked, own), 2), chosen)
+    return browse.of_one(shares.table(shares.mean_shares(method, asked, own), 2), chosen)
 
 
 def test_shares_are_means_over_all_questions_and_over_those_of_each_corpus_and_large_kind():
@@ -296,9 +298,9 @@ def test_shares_are_means_over_all_questions_and_over_those_of_each_corpus_and_l
 
 def test_shares_are_those_of_the_ranking_in_use_or_of_fused():
     both = pd.concat([counted(name, name).assign(method=name) for name in ("mog", "tuned", "fused")])
-    chosen = {name: shares.of_one(both, name).attrs["method"] for name in ("mog", "mix", "dense:fixed-1")}
+    chosen = {name: browse.of_one(both, name).attrs["method"] for name in ("mog", "mix", "dense:fixed-1")}
     assert chosen == {"mog": "mog", "mix": "fused", "dense:fixed-1": "fused"}
-    assert shares.of_one(both[both["method"] == "tuned"], "mix").attrs["method"] == "tuned"
+    assert browse.of_one(both[both["method"] == "tuned"], "mix").attrs["method"] == "tuned"
 
 
 def test_shares_stand_as_a_picture_and_as_figures(report):
@@ -354,6 +356,22 @@ def test_question_with_evidence_in_two_corpora_counts_in_both(measured):
     both = replace(QUESTIONS[0], evidence=(*QUESTIONS[0].evidence, Evidence("fen", "d", 0, 1)))
     table = browse.by_group(per_question, [both, *QUESTIONS[1:]], ["mog-paper"], ["ER"], 0)
     assert dict(zip(table["group"], table["n"], strict=True)) == {"across": 8, "": 4, "moor": 12, "fen": 1}
+
+
+def test_groups_name_their_documents_and_have_no_interval_on_one(measured):
+    per_question, _ = measured
+    alone = per_question["question"].isin([q.id for q in QUESTIONS if not q.kind])
+    table = per_question.assign(document=per_question["document"].mask(alone, "one"))
+    found = browse.by_group(table, QUESTIONS, ["mog-paper"], ["ER"], 0).set_index("group")
+    assert found["documents"].to_dict() == {"across": 8, "": 1, "moor": 9}
+    assert found["low"].isna().to_dict() == {"across": False, "": True, "moor": False}
+
+
+def test_plots_are_small_pngs(drawn, measured):
+    scores = measured[1].assign(question_set="a $strange$ <set>")
+    counted = browse.of_one(shares.table([("mix", "", "a $b$", 5, 0.5, 0.25, 0.25)], 1), "mix")
+    pictures = [plots.leaderboard_bars(scores, name) for name in ("a $strange$ <set>", "absent")]
+    assert all(data.startswith(b"\x89PNG") and len(data) < MAX_BYTES for data in [*pictures, plots.shares(counted)])
 
 
 # In a browser

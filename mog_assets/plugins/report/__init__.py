@@ -1,0 +1,5 @@
+"""The report: all measurements as one self-contained HTML page."""
+
+from mog_assets import registry
+
+registry.RECIPES.add_modules(f"{__name__}.assets")
