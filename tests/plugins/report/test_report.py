@@ -415,6 +415,7 @@ def column(board, name):
     return [float(cell) for cell in cells]
 
 
+@pytest.mark.whole
 def test_leaderboard_is_sorted_by_click_and_by_keyboard(visit, stored):
     page = visit(stored)
     board = page.locator(".board").first
@@ -443,6 +444,7 @@ def test_leaderboard_is_sorted_by_click_and_by_keyboard(visit, stored):
     assert names.index("fixed-1") < names.index("fixed-2") < names.index("mog-paper") and names[0].startswith("dense")
 
 
+@pytest.mark.whole
 def test_leaderboard_shows_the_methods_that_a_reader_asks_for(visit, stored):
     page = visit(stored)
     board = page.locator(".board").first
@@ -483,6 +485,7 @@ def test_reader_chooses_measures_and_what_stands_under_them(visit, stored):
     assert board.locator(".p:visible").count() > 0
 
 
+@pytest.mark.whole
 def test_curves_tell_their_figures_and_draw_the_chosen_methods(visit, stored):
     page = visit(stored)
     chart = page.locator("[data-chart=curves]").first
