@@ -86,6 +86,7 @@ def test_retrieve_prints_what_fits_into_the_configured_budget_from_the_corpora_o
         assert 1000 < sum(len(passage["text"]) for passage in passages) <= 2000
 
 
+@pytest.mark.whole
 def test_a_project_compared_with_itself_differs_in_nothing(sample_project, tmp_path):
     page = tmp_path / "page.md"
     result = called("compare", sample_project.config, sample_project.config, "--measure", "ER", "--to", page)
@@ -153,6 +154,7 @@ def test_plan_says_what_a_run_would_build_and_why_and_builds_nothing(project, wr
     assert called("plan", "--corpus", "nots", "--config", project.config).exit_code == 2
 
 
+@pytest.mark.whole
 def test_all_is_every_asset_and_no_selection(project):
     rows = json.loads(called("plan", "--all", "--json", "--config", project.config).stdout)
     assert {row["asset"] for row in rows} == set(graph(project.settings))
@@ -251,6 +253,7 @@ def test_retrieve_before_a_run_says_what_to_run(project):
     assert "run `mog run`" in one_line(result.stderr)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("command", [["scores"], ["export"]])
 def test_what_was_never_measured_cannot_be_shown(project, command):
     sets = {"q": {"path": "q.jsonl", "corpora": ["notes"], "test": ["dev"]}}
@@ -300,6 +303,7 @@ def test_run_says_which_documents_were_passed_over(project):
     assert "notes.jsonl:2" in table and "malformed JSON" in table and "empty document" in table
 
 
+@pytest.mark.whole
 def test_files_that_are_not_read_and_what_is_left_out_of_others_are_counted_by_kind(project):
     folder = project.folder / "mixed"
     folder.mkdir()
@@ -351,7 +355,7 @@ def test_a_failure_is_said_once_and_not_what_follows_from_it(project):
     asked = {"asked": {"path": "asked.csv", "corpora": ["notes"]}}
     path = changed(project, question_sets=asked, answering={"methods": []})
     # What is built from the questions, at one and at two removes; the corpus is of no account here.
-    keys = ("documents", "questions", "candidates", "mix", "router")
+    keys = ("documents", "questions", "candidates", "mix", "known_items")
     result = called("run", "--config", path, *(word for key in keys for word in ("--select", key)))
     assert result.exit_code == 1
     said = one_line(result.stderr)

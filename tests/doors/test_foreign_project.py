@@ -488,6 +488,7 @@ def test_a_component_without_attributes_says_what_is_missing(theirs):
     assert "defs.yaml: corpora: expected a value, got none" in message(caught.value)
 
 
+@pytest.mark.whole
 def test_the_schema_takes_what_the_documentation_shows_and_refuses_an_unknown_key():
     schema = jsonschema.Draft202012Validator(RetrievalAttributes.model_json_schema())
     corpora = {"corpora": {"handbook": {"path": "docs"}}}

@@ -393,7 +393,7 @@ def test_home_gets_the_defaults_where_nobody_changed_those_of_an_earlier_version
         file.parent.mkdir(parents=True)
         file.write_text(there, encoding="utf-8")
     runner.prepare_home(settings)
-    assert file.read_bytes() == (Path(runner.__file__).parent / "dagster.yaml").read_bytes()
+    assert file.read_bytes() == (ROOT / "mog_assets" / "dagster.yaml").read_bytes()
     with runner.instance(settings) as opened:
         assert not opened.nux_enabled
 

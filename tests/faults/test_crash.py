@@ -159,6 +159,7 @@ def with_questions(tmp_path):
 RANKINGS = ("candidates", "router", "mix", "method")
 
 
+@pytest.mark.whole
 @pytest.mark.full
 def test_killed_in_training_and_evaluation_equals_an_uninterrupted_run(mog, with_questions, tmp_path):
     folder, clean = with_questions, copy_folder(with_questions, tmp_path / "clean")
@@ -176,6 +177,7 @@ def test_killed_in_training_and_evaluation_equals_an_uninterrupted_run(mog, with
     assert_repaired(mog, folder, SimpleNamespace(artefacts=artefacts(clean), points=points(clean)))
 
 
+@pytest.mark.whole
 @pytest.mark.full
 def test_killed_while_candidates_or_rankings_are_made_equals_an_uninterrupted_build(mog, with_questions, tmp_path):
     clean = with_questions

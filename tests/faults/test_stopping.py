@@ -181,7 +181,7 @@ def test_the_process_that_fits_topics_ends_with_it(forker, tmp_path, everyone):
 STUBBORN = """
 import sys, time
 from pathlib import Path
-from mog_assets import stopping
+from mog_assets.build import stopping
 from mog_assets.build.stopping import on_stop, stoppable
 
 if sys.argv[1] == "2":

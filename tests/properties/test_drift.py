@@ -61,6 +61,7 @@ def trained(project):
     return found
 
 
+@pytest.mark.whole
 @pytest.mark.full
 def test_rankings_and_routers_stay_after_a_small_change_and_follow_a_great_one(folder, encoder):
     project = project_of(folder, encoder, training=0.3)

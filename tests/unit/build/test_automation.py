@@ -18,7 +18,8 @@ from mog_assets.build import automation, plan, runner
 from mog_assets.resources import points
 from mog_assets.resources.errors import ConfigError
 
-pytestmark = pytest.mark.full
+# Its project has topics, a sentence graph and collections.
+pytestmark = [pytest.mark.full, pytest.mark.whole]
 
 BIRDS = {"heron": "The grey heron waits for a fish. Then it strikes.", "owl": "The owl hunts mice at night."}
 FISH = {"pike": "The pike lurks between reeds. It eats frogs.", "tench": "The tench feeds on the bottom of ponds."}

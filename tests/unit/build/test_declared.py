@@ -34,6 +34,7 @@ def built(tools, read, declared):
     return seen[0]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("read", "declared", "missing"),
     [
@@ -53,6 +54,7 @@ def test_a_setting_that_is_not_declared_cannot_be_read_and_is_named(tools, read,
     assert tools.store.find("one") is None
 
 
+@pytest.mark.whole
 def test_what_is_declared_reads_as_it_is(tools):
     settings = tools.settings
     assert built(tools, lambda s: s.tests, lambda s: s.tests) is True
@@ -69,6 +71,7 @@ def test_what_decides_the_inputs_need_not_be_declared(tools):
     )
 
 
+@pytest.mark.whole
 def test_settings_pass_for_what_they_are(tools):
     """As arguments of other processes, and where types are checked."""
     topics = built(tools, lambda s: s.topics, lambda s: s.topics)

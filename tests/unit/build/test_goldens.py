@@ -9,6 +9,7 @@ from shared import ROOT
 GOLDENS = runpy.run_path(str(ROOT / "benchmarks" / "goldens.py"))
 
 
+@pytest.mark.whole
 def test_the_samples_have_the_graph_and_the_plan_of_the_goldens():
     # In a process of its own: other tests register what they add to the graph.
     words = [sys.executable, str(ROOT / "benchmarks" / "goldens.py"), "small"]

@@ -21,7 +21,8 @@ from mog_assets.cli import doctor, machine_findings, main
 from mog_assets.cli.verification import verify
 from mog_assets.resources.store import Store
 
-pytestmark = pytest.mark.full
+# Its project is that of the test of automation.
+pytestmark = [pytest.mark.full, pytest.mark.whole]
 
 NEW = {"id": "quince", "title": "Quince", "text": "Quinces ripen late. Pick them in October and keep them cool."}
 

@@ -18,7 +18,7 @@ from mog_assets.build import automation, records, runner
 
 HOLD = """
 import sys, time, dagster as dg
-from mog_assets import records
+from mog_assets.build import records
 with dg.DagsterInstance.from_config(sys.argv[1]) as instance:
     records.hold(instance, sys.argv[2])
     print("held", flush=True)

@@ -292,7 +292,7 @@ def test_row_groups_that_do_not_fit_are_refused(parquet, monkeypatch):
             "PK",
             "expected a file that ends in .jsonl, .jsonl.gz, .csv, .tsv, .csv.gz, .tsv.gz, .parquet; save",
         ),
-        ("train-v2.0.json", "{}", "`mog import squad "),
+        pytest.param("train-v2.0.json", "{}", "`mog import squad ", marks=pytest.mark.whole),
         ("q.csv", "one,two\n1,2\n", "expected a column `question`, found one, two: rename one, or name it under `colu"),
         ("q.csv", b"\x7fELF\0\0\xff\xfe", "expected a table of questions, got: binary content"),
         ("q.parquet", "PAR1 no", "expected a readable Parquet file, got: "),
@@ -307,6 +307,7 @@ def test_a_file_that_has_no_questions_is_refused_with_a_remedy(file, name, conte
         assert str(path) in str(raised.value) and said in str(raised.value)
 
 
+@pytest.mark.whole
 def test_a_folder_of_beir_and_other_folders_are_refused(tmp_path):
     with pytest.raises(MogError, match="expected a file of questions .*got a folder"):
         read_records(tmp_path)
