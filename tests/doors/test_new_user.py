@@ -167,7 +167,8 @@ def test_the_run_ends_with_a_leaderboard_of_the_test_questions_and_the_method_in
     assert (
         value["gold"] == 1
         and value["random"] < 0.2 < 0.6 < value["fused"]
-        and {"mix", *(["mog"] if PAPERS else [])} <= value.keys()
+       
+    assert {"mix", *(["mog"] if PAPERS else [])} <= value.keys()
     )
 
 

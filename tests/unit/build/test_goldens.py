@@ -4,6 +4,7 @@ import runpy
 import subprocess
 import sys
 
+import pytest
 from shared import ROOT
 
 GOLDENS = runpy.run_path(str(ROOT / "benchmarks" / "goldens.py"))
