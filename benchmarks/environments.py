@@ -31,7 +31,7 @@ COMMANDS: dict[str, list[str]] = {
     "topics": ["-c", "import bertopic"],
     "serve": ["-c", f"{MODULE}http"],
     "tokens": ["-c", "import tiktoken, tokenizers"],
-    "mcp": ["-c", f"{MODULE}mcp_server"],
+    "mcp": ["-c", "import mog_assets.plugins.agents.server"],
     "all": ["run"],
     "core, from the source": ["retrieve", QUESTION, "--method", "fixed-2"],
 }

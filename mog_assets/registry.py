@@ -35,9 +35,9 @@ ROUTES: Registry[Any] = Registry("set of routes")
 ERROR_FIELDS: Registry[Any] = Registry("set of fields of errors")
 # Functions of the settings that open what is told which questions an open project answered.
 OBSERVERS: Registry[Any] = Registry("observer")
-# Functions that add tools to the MCP server.
+# Functions that add tools to the MCP server, which the plugin `agents` has.
 MCP_TOOLS: Registry[Any] = Registry("set of tools for agents")
-# Flags of `mog serve` and `mog mcp`: see `serving.flags`.
+# Flags of `mog serve`, and of the plugin `agents`: see `serve.flags`.
 SERVER_FLAGS: Registry[Any] = Registry("flag of the server")
 # Functions and properties that an open project has beside its own.
 PROJECT_ATTRIBUTES: Registry[Any] = Registry("attribute of projects")

@@ -16,7 +16,7 @@ import click
 
 from mog_assets import config
 from mog_assets.build.stopping import on_stop, stoppable
-from mog_assets.cli.common import FAILED, check_builds_here, config_option, echo, guarded, settings_of
+from mog_assets.cli.common import FAILED, check_builds_here, config_option, echo, guarded, guarded_server, settings_of
 from mog_assets.cli.documents import left_out
 from mog_assets.cli.measure import print_leaderboard
 from mog_assets.cli.questions import print_question_sets
@@ -250,7 +250,7 @@ def verify(path: str | None) -> None:
     help="Show the code locations of this file, which others run with the daemon; start nothing but the web server.",
 )
 @click.option("--public-url", default="", metavar="URL", help="Where browsers reach it, behind a proxy.")
-@guarded
+@guarded_server
 def ui(path: str | None, port: int, host: str, public_url: str, workspace: Path | None) -> None:
     """Serve the Dagster UI of this project (stop it with Ctrl-C).
 

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mog_assets.serve.project import Project
 
 FAILED, BAD_USAGE = 1, 2
-# They answer until they are stopped: what they answer has a span each.
-_SERVERS = ("serve", "mcp", "ui")
 
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True, **style: Any) -> None:
@@ -29,7 +27,7 @@ def echo(text: object = "", *, err: bool = False, nl: bool = True, **style: Any)
     click.secho(escaped(str(text)), err=err, nl=nl, **style)  # noqa: TID251
 
 
-def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+def guarded(function: Callable[..., Any], is_span: bool = True) -> Callable[..., Any]:
     """Print a `MogError` as one line on standard error and exit with its code; the command is a span."""
     name = function.__name__.strip("_")
 
@@ -37,7 +35,7 @@ def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(*args: Any, **kwargs: Any) -> Any:
         try:
             tracing.start()
-            with tracing.within(os.environ), nullcontext() if name in _SERVERS else tracing.span(f"mog {name}"):
+            with tracing.within(os.environ), tracing.span(f"mog {name}") if is_span else nullcontext():
                 return function(*args, **kwargs)
         except MogError as error:
             echo(f"mog: {error}", err=True)
@@ -46,6 +44,10 @@ def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
             tracing.flush()
 
     return guarded
+
+
+# Servers answer until they are stopped: what they answer has a span each.
+guarded_server = partial(guarded, is_span=False)
 
 
 class QuestionCommand(click.Command):

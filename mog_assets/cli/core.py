@@ -19,7 +19,6 @@ for command in (
     build.verify,
     prune.prune,
     serve.serve,
-    serve.mcp,
     build.ui,
 ):
     assert command.name is not None

@@ -1,4 +1,4 @@
-"""Commands that let other programs use a built project: `serve`, `mcp`."""
+"""The command that lets other programs use a built project: `serve`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mog_assets import config, registry
-from mog_assets.cli.common import config_option, echo, guarded, principal_option, seen_by, settings_of
+from mog_assets.cli.common import config_option, echo, guarded_server, settings_of
 from mog_assets.resources import tracing
 from mog_assets.serve import access
 
@@ -68,7 +67,7 @@ _FIELDS |= {"max_question": "question_chars", "max_budget": "budget", "max_k": "
 @click.option("--public-url", default="", metavar="URL", help="Where browsers reach the server, for links.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Text by default.")
 @click.option("--log-questions", is_flag=True, help="Write the texts of questions into the log.")
-@guarded
+@guarded_server
 def serve(path: str | None, host: str, port: int, log_format: str, **given: Any) -> None:
     """Serve passages, answers and a search page over HTTP (stop it with Ctrl-C).
 
@@ -84,7 +83,7 @@ def serve(path: str | None, host: str, port: int, log_format: str, **given: Any)
     import mog_assets
     from mog_assets.serve import descriptors
 
-    _wait_for_words(settings)
+    wait_for_words(settings)
     project = mog_assets.open(settings)
     if project.authorizer is not None:
         # What is wrong with it is told now, and not to callers.
@@ -113,10 +112,10 @@ def serve(path: str | None, host: str, port: int, log_format: str, **given: Any)
     server.serve(made, made.state.serving, opened, ready)
     for each in started:
         each.close()
-    _end(project)
+    end(project)
 
 
-def _wait_for_words(settings: Settings) -> None:
+def wait_for_words(settings: Settings) -> None:
     """Wait until a first run has made what is needed to search words, and say so."""
     from mog_assets.build.demand import demand, places_of
     from mog_assets.resources.store import Store, label
@@ -144,60 +143,15 @@ def _options(host: str, settings: Settings, given: dict[str, Any]) -> ServerOpti
     key = access.key_for(host, opened_authorizer(settings) is not None)
     given["connections_per_address"] = given["connections_per_address"] or math.ceil(given["connections"] / 4)
     values = {_FIELDS.get(name, name): value for name, value in given.items()}
-    flags = _given({name: values.pop(name) for name in registry.SERVER_FLAGS})
+    flags = frozenset(name for name in registry.SERVER_FLAGS if values.pop(name))
     return ServerOptions(key=key, hosts=access.names_of(host, key), flags=flags, **values)
-
-
-def _given(flags: dict[str, bool]) -> frozenset[str]:
-    return frozenset(name for name, given in flags.items() if given)
-
-
-@click.command()
-@config_option
-@principal_option
-@guarded
-def mcp(path: str | None, principal: str | None, **flags: bool) -> None:
-    """Serve the tools search, fetch and ask to an agent by MCP on standard input and output."""
-    settings = settings_of(path)
-    # What a library prints must not come between the messages.
-    with _standard_output_aside():
-        import mog_assets
-        from mog_assets.serve import mcp_server
-        from mog_assets.serve.limits import ServerOptions, Slots
-
-        options = ServerOptions(flags=_given(flags))
-        _wait_for_words(settings)
-        project = mog_assets.open(settings)
-        seen = seen_by(project, principal)
-        search = Slots("search", options.concurrency, options.waiting, options.timeout)
-        answers = Slots("answer", options.concurrency, options.waiting, options.ask_timeout)
-        documents = Slots("document", options.concurrency, options.waiting, options.timeout)
-        made = mcp_server.server(seen, options, search, answers, documents)
-    mcp_server.serve_stdio(made)
-    _end(project)
 
 
 for name, flag in registry.SERVER_FLAGS.items():
     serve.params.append(click.Option([f"--{name}"], is_flag=True, help=flag.help))
-    if flag.for_agents:
-        mcp.params.append(click.Option([f"--{name}"], is_flag=True, help=flag.for_agents))
 
 
-@contextmanager
-def _standard_output_aside() -> Iterator[None]:
-    """Let standard output be standard error for a while."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
-
-
-def _end(project: Any) -> None:
+def end(project: Any) -> None:
     """End the process with code 0, also if a thread still waits for a language model that nobody needs any more."""
     project.close()
     tracing.flush()

@@ -23,7 +23,7 @@ class ServerFlag:
 
     Attributes:
         help: What it does.
-        for_agents: What it does at `mog mcp`; empty if that does not have it.
+        for_agents: What it does for the tools of agents (the plugin `agents`); empty if those do not have it.
         start: Called with the settings and their file, if the flag is given, before `mog serve` answers.
     """
 

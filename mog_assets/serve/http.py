@@ -93,15 +93,10 @@ def app(project: Any, options: ServerOptions | None = None) -> FastAPI:
     """The application for an open project. Its `state.serving.stopping` is to be set when the server is stopped."""
     options = options or ServerOptions()
     serving = Serving(project, options)
-    agents = _agents(serving)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        if agents is None:
-            yield
-        else:
-            async with agents.session_manager.run():
-                yield
+        yield
         serving.close()
 
     made = FastAPI(
@@ -129,29 +124,17 @@ def app(project: Any, options: ServerOptions | None = None) -> FastAPI:
     for add in ROUTES.values():
         add(made, serving)
     files.add_page(made)
-    if agents is not None:
-        made.routes.append(agents.route)
     # The last one is the outermost.
     made.add_middleware(Guard, options=options, authorizer=project.authorizer, long_texts=tuple(serving.long_texts))
     if options.origins:
-        headers = ["authorization", "content-type", "mcp-protocol-version", "mcp-session-id"]
         methods = ["GET", "POST", "PUT", "DELETE"]
         made.add_middleware(
-            CORSMiddleware, allow_origins=list(options.origins), allow_methods=methods, allow_headers=headers
+            CORSMiddleware, allow_origins=list(options.origins), allow_methods=methods, allow_headers=serving.headers
         )
     made.add_middleware(
         Observed, metrics=serving.metrics, draining=serving.stopping.is_set, questions=options.log_questions
     )
     return made
-
-
-def _agents(serving: Serving) -> Any:
-    """The MCP application; None if its package is not installed."""
-    try:
-        from mog_assets.serve.mcp_server import Mounted
-    except ModuleNotFoundError:
-        return None
-    return Mounted(serving.project, serving.options, serving.search, serving.answers, serving.documents)
 
 
 def _add_errors(made: FastAPI) -> None:

@@ -34,6 +34,8 @@ class Serving(Connections):
         self.facts: dict[str, Callable[[], Any]] = {}
         # Beginnings of paths whose texts may be as long as a body: routes add theirs.
         self.long_texts: list[str] = []
+        # Headers that pages of other sites may send: routes add theirs.
+        self.headers = ["authorization", "content-type"]
 
     def project_for(self, request: Request) -> Any:
         """The project as who sent a request may see it."""

@@ -222,6 +222,16 @@ def test_an_unknown_selection_is_one_line_in_a_process_of_its_own(project):
 # Exit code 1: it was tried and failed
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("package", ["fastapi", "prometheus_client"])
+def test_a_missing_extra_is_named(project, package):
+    code = f"import sys; sys.modules[{package!r}] = None; from mog_assets.cli import main; main()"
+    words = [sys.executable, "-c", code, "serve", "--config", str(project.config)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "pip install 'mog-assets[serve]'" in one_line(done.stderr)
+
+
 @pytest.mark.parametrize("command", ["retrieve", "ask"])
 @pytest.mark.parametrize("question", ["--rebase-merges", "-i", "--autosquash=what is it?", "-- and ++"])
 def test_a_question_may_begin_with_dashes(project, command, question):

@@ -267,7 +267,7 @@ for _ in range(100):
 
 def _of_parts(*rows):
     """Rows of a path and a body; those of the routes of plugins are of the whole."""
-    core = ("/v1/retrieve", "/v1/ask", "/mcp")
+    core = ("/v1/retrieve", "/v1/ask")
     return [pytest.param(*row, marks=() if row[0] in core else pytest.mark.whole) for row in rows]
 
 

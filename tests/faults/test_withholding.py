@@ -85,6 +85,11 @@ def test_http_gives_no_answer_and_the_likeliest_sentence(opened, withheld):
         assert told["likeliest"]["sentence"] and isinstance(told["likeliest"]["answer_start"], int)
         shown = client.post("/v1/ask", json={"question": KNOWN}).json()
         assert "2004" in shown["answer"] and shown["likeliest"]["doc"] == "Bustard"
+
+
+@pytest.mark.whole
+def test_agents_get_no_answer_and_the_likeliest_sentence(opened, withheld):
+    with TestClient(app(opened, ServerOptions()), base_url="http://localhost") as client:
         request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
         request["params"] = {"name": "ask", "arguments": {"question": withheld.question}}
         headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}

@@ -56,5 +56,5 @@ if __name__ == "__main__":
 
     mog_assets.open = Project
     # There are no artefacts to wait for.
-    serve._wait_for_words = lambda settings: None
+    serve.wait_for_words = lambda settings: None
     sys.exit(serve.serve(sys.argv[1:]))

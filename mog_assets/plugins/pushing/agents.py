@@ -10,7 +10,6 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from mog_assets.registry import MCP_TOOLS
-from mog_assets.serve.mcp_server import Agents, told
 
 Ids = Annotated[Sequence[str], Field(description="Ids of documents, without their corpus.")]
 
@@ -35,7 +34,7 @@ class Taken(BaseModel):
     changed: int
 
 
-def add_push(made: MCPServer, agents: Agents) -> None:
+def add_push(made: MCPServer, agents: Any) -> None:
     """Add the tool, if callers may push; an authorizer says for each call who may."""
 
     async def push(corpus: str, ctx: Context, put: Notes = (), delete: Ids = ()) -> Taken:
@@ -45,7 +44,8 @@ def add_push(made: MCPServer, agents: Agents) -> None:
             rows = [note.model_dump() for note in put]
             return Taken(changed=agents.project_for(ctx).push(corpus, rows, list(delete)))
 
-        return await told(agents.documents, work)
+        taken: Taken = await agents.told(agents.documents, work)
+        return taken
 
     authorizer = agents.project.authorizer
     if "push" in agents.options.flags or authorizer is not None and authorizer.pushes:

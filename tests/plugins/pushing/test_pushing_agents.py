@@ -10,7 +10,8 @@ from shared import new_project, run_alone
 
 from mog_assets.plugins.pushing.pushed import push
 
-pytestmark = pytest.mark.full
+# The plugin `agents` serves them.
+pytestmark = [pytest.mark.full, pytest.mark.whole]
 
 
 def test_an_agent_pushes_documents_where_it_may(tmp_path):

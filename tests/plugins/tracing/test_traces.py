@@ -87,6 +87,7 @@ def test_a_question_over_http_is_one_trace_from_the_caller_to_the_model(asked_by
     assert row["request_id"] == "asked-1" and row["trace_id"] == TRACE and row["status"] == 200 and row["ms"] > 0
 
 
+@pytest.mark.whole
 def test_agents_and_commands_name_their_trace(sample_project, collector, tmp_path):
     messages = [
         {

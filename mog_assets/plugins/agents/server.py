@@ -16,12 +16,9 @@ import anyio
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.stdio import stdio_server
-from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.message import SessionMessage
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, ToolAnnotations
 from pydantic import BaseModel, Field, ValidationError
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mog_assets.registry import MCP_TOOLS
 from mog_assets.resources.errors import NotAllowed, NotFound
@@ -32,7 +29,6 @@ from mog_assets.serve.results import Document, Likeliest, Passage
 
 T = TypeVar("T")
 
-PATH = "/mcp"
 _SPANS = re.compile(r"\d{1,12}-\d{1,12}(?:,\d{1,12}-\d{1,12})*")
 Spans = list[tuple[int, int]]
 _FOUND = 10
@@ -128,12 +124,19 @@ class Agents:
             retrieved = self.project_for(ctx).retrieve(query, k=k, corpora=corpora, where=where)
             return Results(results=[_result(passage, with_url) for passage in retrieved.passages])
 
-        return await told(self._search, work)
+        return await self.told(self._search, work)
 
     async def fetch(self, id: Id, ctx: Context) -> Fetched:
         """The text of a passage, or of a whole document."""
         with_url = _urls(ctx, self.options)
-        return await told(self.documents, lambda: self._fetched(self.project_for(ctx), id, with_url))
+        return await self.told(self.documents, lambda: self._fetched(self.project_for(ctx), id, with_url))
+
+    async def told(self, work: Slots, function: Callable[[], T]) -> T:
+        """The result of a tool; what goes wrong is told to the agent."""
+        try:
+            return await work.run(function)
+        except Exception as error:
+            raise ToolError(problem_of(error).detail) from None
 
     def project_for(self, ctx: Context) -> Any:
         """The project as whoever calls a tool may see it."""
@@ -191,7 +194,7 @@ class Agents:
                 cited=[passages[number - 1].id for number in reply.cited],
             )
 
-        return await told(self._answers, work)
+        return await self.told(self._answers, work)
 
 
 def _document(project: Any, id: str) -> tuple[Document, Spans]:
@@ -206,14 +209,6 @@ def _document(project: Any, id: str) -> tuple[Document, Spans]:
             raise
     pairs = [span.split("-") for span in places.split(",")]
     return project.document(corpus, before), [(int(start), int(end)) for start, end in pairs]
-
-
-async def told(work: Slots, function: Callable[[], T]) -> T:
-    """The result of a tool; what goes wrong is told to the agent."""
-    try:
-        return await work.run(function)
-    except Exception as error:
-        raise ToolError(problem_of(error).detail) from None
 
 
 def server(project: Any, options: ServerOptions, search: Slots, answers: Slots, documents: Slots) -> MCPServer:
@@ -232,38 +227,6 @@ def server(project: Any, options: ServerOptions, search: Slots, answers: Slots, 
     for add in MCP_TOOLS.values():
         add(made, agents)
     return made
-
-
-class _Endpoint:
-    """Names its route for the metrics, as FastAPI does for its own."""
-
-    def __init__(self, inner: ASGIApp) -> None:
-        self.inner, self.path = inner, PATH
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["route"] = self
-        await self.inner(scope, receive, send)
-
-
-class Mounted:
-    """The server as a route of the HTTP server.
-
-    Each request stands alone, so that any process can answer it; key, host and size are checked before it comes here.
-    """
-
-    def __init__(self, project: Any, options: ServerOptions, search: Slots, answers: Slots, documents: Slots) -> None:
-        made = server(project, options, search, answers, documents)
-        app = made.streamable_http_app(
-            streamable_http_path=PATH,
-            stateless_http=True,
-            json_response=True,
-            max_request_body_size=options.body_bytes,
-            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-        )
-        (inner,) = (route for route in app.routes if isinstance(route, Route))
-        # No GET: a stream of what the server tells by itself would stay open, and there is nothing to tell.
-        self.route = Route(PATH, endpoint=_Endpoint(inner.endpoint), methods=["POST"])
-        self.session_manager = made.session_manager
 
 
 def _result(passage: Passage, with_url: Callable[[str], str]) -> Result:
