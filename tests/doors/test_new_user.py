@@ -164,12 +164,8 @@ def test_the_run_ends_with_a_leaderboard_of_the_test_questions_and_the_method_in
     value = {
         m[1]: float(m[2]) for m in re.finditer(r"^│ (\w+) +│.*?│ (0\.\d+|1\.000) \[", newcomer.run.out, re.MULTILINE)
     }
-    assert (
-        value["gold"] == 1
-        and value["random"] < 0.2 < 0.6 < value["fused"]
-       
+    assert value["gold"] == 1 and value["random"] < 0.2 < 0.6 < value["fused"]
     assert {"mix", *(["mog"] if PAPERS else [])} <= value.keys()
-    )
 
 
 def test_a_second_run_has_nothing_to_do(newcomer):

@@ -151,6 +151,7 @@ def test_ids_of_lines_may_be_numbers_and_texts_have_usual_names(tmp_path):
     ]
 
 
+@pytest.mark.whole
 def test_columns_and_keys_that_are_called_otherwise_are_named(tmp_path):
 
     (tmp_path / "a.jsonl").write_text('{"key": 1, "answer": "A.", "head": "H"}\n{"id": "x", "note": "B."}\n')

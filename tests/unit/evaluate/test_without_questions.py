@@ -14,6 +14,9 @@ from mog_assets.resources.store import Store
 from mog_assets.search.methods import parse
 from mog_assets.serve.reading import nothing
 
+# Most methods that need questions are of papers.
+pytestmark = pytest.mark.whole
+
 QUESTION = "What makes dough rise?"
 
 

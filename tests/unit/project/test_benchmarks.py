@@ -6,6 +6,9 @@ import sys
 import pytest
 from shared import ROOT
 
+# They compare all parts.
+pytestmark = pytest.mark.whole
+
 BENCHMARKS = sorted((ROOT / "benchmarks").glob("*.py"))
 
 

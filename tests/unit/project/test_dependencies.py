@@ -83,6 +83,7 @@ def test_a_module_that_is_missing_is_told_with_the_extra_that_has_it(module):
         assert providers().get(module, {module}) & declared() or module in OPTIONAL
 
 
+@pytest.mark.whole
 def test_every_declared_dependency_is_used():
     known = providers()
     used = {name for module in third_party() for name in known.get(module, ())}

@@ -122,6 +122,7 @@ def set_for(environment):
     return {one["name"] for one in environment} if isinstance(environment, list) else set(environment)
 
 
+@pytest.mark.whole
 def test_every_variable_is_read_by_somebody():
     named = set().union(*(set_for(one.get("environment", {})) for one in services().values()))
     named |= set_for(code()["env"]) | set_for(container("Deployment", "mog-serve")["env"])
@@ -146,6 +147,7 @@ def test_what_dagster_reads_from_the_environment_is_set_for_every_container():
         assert "QDRANT_URL" in one["environment"], name
 
 
+@pytest.mark.whole
 def test_secrets_come_from_the_environment_and_stand_in_no_file():
     text = COMPOSE.read_text(encoding="utf-8")
     asked = set(re.findall(r"\$\{(\w+):\?", text))
