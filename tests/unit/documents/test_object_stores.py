@@ -234,6 +234,7 @@ def test_objects_in_memory_are_read_like_those_of_a_bucket(tmp_path):
     store.rm("/shelf", recursive=True)
 
 
+@pytest.mark.whole
 def test_a_corpus_has_a_path_or_a_source(tmp_path):
     path = tmp_path / "mog.yaml"
     path.write_text(yaml.safe_dump({"corpora": {"a": {"source": "ftp://there"}}}))

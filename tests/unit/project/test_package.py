@@ -13,6 +13,9 @@ import yaml
 from embedding_server import EmbeddingServer
 from shared import ROOT, SAMPLES, VARIABLES
 
+# A wheel is of the checkout.
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
@@ -118,7 +121,6 @@ def run(folder, command, **more):
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.whole
 @pytest.mark.full
 @pytest.mark.parametrize("method", ["fixed-2", "dense-2", "fused"])
 def test_without_any_extra_questions_get_the_passages_that_they_get_with_all(core, built, method):
@@ -129,7 +131,6 @@ def test_without_any_extra_questions_get_the_passages_that_they_get_with_all(cor
     assert here.stdout == there.stdout and json.loads(here.stdout)
 
 
-@pytest.mark.whole
 @pytest.mark.full
 def test_without_any_extra_an_answer_by_the_reader_of_this_machine_says_what_it_needs(core, built):
     done = run(built, [core / "bin" / "mog", "ask", "How far away is the moon?"])
@@ -145,7 +146,6 @@ def test_without_any_extra_the_packages_are_few_and_fit_together(core):
     assert checked.returncode == 0, checked.stdout
 
 
-@pytest.mark.whole
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("command", "extra"), [("run", "build"), ("prune", "build"), ("ui", "build"), ("serve", "serve"), ("mcp", "mcp")]

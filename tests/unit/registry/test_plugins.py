@@ -88,7 +88,7 @@ def project(tmp_path_factory):
         "shelf": {"characters": 500},
         "levels": 2,
         "ranking": {"experts": ["mention", "length"]},
-        "methods": ["fused", "mog", "last"],
+        "methods": ["fused", "mix", "last"],
         "answering": {"reader": "extractive", "methods": ["fused → shout"]},
     }
     (folder / "mog.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
@@ -165,6 +165,7 @@ def test_a_corpus_has_one_place(tmp_path):
             config.load(path)
 
 
+@pytest.mark.whole
 def test_an_importer_of_another_package_is_a_command(project, tmp_path):
     _, plugins = project
     (tmp_path / "nests.json").write_text(json.dumps({"nests": "Twigs.", "eggs": "Eggs are warm."}), encoding="utf-8")
@@ -185,7 +186,7 @@ def test_a_chunker_of_another_package_cuts(project):
 def test_an_expert_of_another_package_is_trained_with_and_explained(project):
     folder, plugins = project
     question = "Where does the heron nest?"
-    result = mog(folder, plugins, "retrieve", question, "--method", "mog", "--explain", "--json")
+    result = mog(folder, plugins, "retrieve", question, "--method", "mix", "--explain", "--json")
     assert result.returncode == 0, result.stderr
     assert any("it is long" in passage["why"] for passage in json.loads(result.stdout))
 
@@ -194,7 +195,7 @@ def test_a_measure_and_a_method_of_another_package_stand_on_the_leaderboard(proj
     folder, plugins = project
     rows = json.loads(mog(folder, plugins, "scores", "--all", "--json").stdout)
     values = {row["method"]: row["value"] for row in rows if row["measure"] == "first@1"}
-    assert {"fused", "mog", "last"} <= set(values) and all(0 < value <= 1 for value in values.values())
+    assert {"fused", "mix", "last"} <= set(values) and all(0 < value <= 1 for value in values.values())
     asked = mog(folder, plugins, "retrieve", "Where does the wren nest in year 0?", "--method", "last", "--json")
     assert asked.returncode == 0 and json.loads(asked.stdout), asked.stderr
 

@@ -629,6 +629,7 @@ def model_server(tmp_path_factory):
         process.wait()
 
 
+@pytest.mark.whole
 @pytest.mark.full
 def test_real_model_server_answers_over_the_same_wire(model_server, tmp_path, monkeypatch):
     url, model = model_server

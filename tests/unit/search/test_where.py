@@ -13,6 +13,9 @@ from mog_assets.index.corpora import Corpora
 from mog_assets.resources.errors import ConfigError, MissingArtefact
 from mog_assets.search.where import Field, Fields, Items, parse
 
+# Its project has topics.
+pytestmark = pytest.mark.whole
+
 # Fields of chunks.
 TOPICS = ("topic", "topic.label", "topic.probability")
 
