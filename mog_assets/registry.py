@@ -68,6 +68,8 @@ LIMITS: Registry[Any] = Registry("limit of methods")
 # Names for filters that documents have through their chunks.
 FIELDS: Registry[Any] = Registry("field of filters")
 MEASURES: Registry[Any] = Registry("measure", "mog_assets.evaluate.measures")
+# Tables beside those of all methods (`score_tables.ScoreTable`).
+SCORE_TABLES: Registry[Any] = Registry("table of scores", reserved=("per_question", "scores"))
 # Functions of the settings: the assets that a room reads (`demand.Demand`).
 DEMANDS: Registry[Any] = Registry("demand", "mog_assets.search.demand", "mog_assets.answer.demand")
 # Stores of vectors beside the files of the store.

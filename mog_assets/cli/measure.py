@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,10 +49,10 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
     """Print the best method of each question set, and the scores of the most important methods, or of all."""
     import pandas as pd
 
-    from mog_assets.evaluate.agreement import AGREEMENT, sentences
     from mog_assets.evaluate.answers import answer_board
     from mog_assets.evaluate.leaderboard import MOST_ROWS, leaderboards
     from mog_assets.evaluate.measures import boards, headline_measures
+    from mog_assets.evaluate.score_tables import read_comparisons
     from mog_assets.evaluate.scores import leaderboard, on_documents
     from mog_assets.questions.origins import origins, said
     from mog_assets.resources.store import Store
@@ -73,9 +74,8 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
         for key, part in boards(scores, made_by) if every else ():
             title = f"{key.name}{said(key.question_set, made_by)}: all methods, value [95 % interval]"
             print_table(title, leaderboard(part, headline_measures(settings.k)))
-        if AGREEMENT in stored.manifest.files:
-            for sentence in sentences(pd.read_parquet(stored.path(AGREEMENT))):
-                echo(sentence)
+        for row in itertools.chain.from_iterable(read_comparisons(stored, scores).values()):
+            echo(row.sentence)
         if not every and len(scores):
             echo("`mog scores --all` prints all methods and measures.")
     if (stored := store.find("answer_scores")) is not None:

@@ -11,7 +11,6 @@ from mog_assets.build.recipe import Recipe, Work
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
 from mog_assets.evaluate import checks, plots
-from mog_assets.evaluate.agreement import AGREEMENT, agreement, points, sentences
 from mog_assets.evaluate.answers import answer_board, mark, score_answers
 from mog_assets.evaluate.configuration import configuration
 from mog_assets.evaluate.history_assets import build_history
@@ -27,6 +26,7 @@ from mog_assets.evaluate.runs_assets import build_runs, methods_of, orders_candi
 from mog_assets.evaluate.scores import leaderboard, score
 from mog_assets.questions.origins import origins, said
 from mog_assets.questions.sets import load_questions
+from mog_assets.registry import SCORE_TABLES
 from mog_assets.search.methods import further_settings, limited, needs
 from mog_assets.search.relations import versions
 
@@ -44,12 +44,11 @@ def build_scores(work: Work) -> None:
     kinds = {m.name: (m.retriever or "", limited(m.kind, m.limit)) for m in methods}
     with work.progress(0, "significance tested"):
         scores = score(measured, settings.k, settings.seed, kinds)
-        made_by, corpora = origins(settings), {name: q.corpora for name, q in settings.question_sets.items()}
-        compared = agreement(measured, kinds, made_by, corpora, settings.seed)
+        further = {name: table.make(measured, kinds, settings) for name, table in SCORE_TABLES.items()}
     # Evidence may change while the runs do not.
     made_of = [runs.manifest.version, work.input("questions").manifest.version, work.recipe.settings(work.tools)]
-    for name, frame in (("per_question.parquet", measured), ("scores.parquet", scores), (AGREEMENT, compared)):
-        path, exists = work.file(name, *made_of)
+    for name, frame in {"per_question": measured, "scores": scores, **further}.items():
+        path, exists = work.file(f"{name}.parquet", *made_of)
         if not exists:
             with work.writing(path) as temporary:
                 frame.to_parquet(temporary)
@@ -57,15 +56,16 @@ def build_scores(work: Work) -> None:
     work.counts |= {"methods": len(methods), "measures": len(measure_names(settings.k)), "rows": len(scores)}
     for name in sorted(set(scores["question_set"])):
         work.counts[f"{name}: questions"] = int(scores[scores["question_set"] == name]["n"].max())
+    made_by = origins(settings)
     for board, part in boards(scores, made_by):
         title = f"leaderboard: {board.name}{said(board.question_set, made_by)}"
         work.show_table(title, leaderboard(part, headline_measures(settings.k)))
         if board.evidence == "spans":
             work.show_plot(f"ER against context: {board.name}", plots.er_against_cost(part, board.question_set))
-    for row, sentence in zip(compared.to_dict("records"), sentences(compared), strict=True):
-        name = f"generated and real questions: {row['made_question_set']} and {row['question_set']}, {row['split']}"
-        work.shown[name] = sentence
-        work.show_plot(f"{name}, by method", plots.agreement(row, points(row, scores)))
+    for name, frame in further.items():
+        for row in SCORE_TABLES[name].compare(frame, scores):
+            work.shown[row.name] = row.sentence
+            work.show_plot(f"{row.name}, by method", SCORE_TABLES[name].plot(row))
 
 
 def build_answer_scores(work: Work) -> None:

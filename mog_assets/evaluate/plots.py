@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pandas as pd
 
 from mog_assets.build.plots import new_figure, plain, png
 from mog_assets.evaluate.measures import CONTEXTS, leading_measure
-from mog_assets.search.methods import METHODS, rankings, unlimited
+from mog_assets.search.methods import METHODS, rankings
 
 # The look of what has none of its own: methods of other packages, and controls.
 _GREY = ("#999999", "o")
@@ -120,28 +120,6 @@ def stacked(
     axes.set(xlabel=xlabel, xlim=(0, 1), title=plain(title))
     if rows:
         axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
-    return png(figure)
-
-
-def agreement(row: Mapping[str, Any], methods: pd.DataFrame) -> bytes:
-    """The mean of every method on real questions over that on generated ones.
-
-    Args:
-        row: A row of `agreement.agreement`.
-        methods: Its `agreement.points`.
-    """
-    figure = new_figure(5.5, 4.2)
-    axes = figure.subplots()
-    for kind, part in methods.groupby(methods["kind"].map(unlimited), sort=False):
-        colour, marker = look(str(kind))
-        axes.scatter(part["made"], part["value"], color=colour, marker=marker, s=28, label=plain(str(kind)))
-    axes.set(
-        xlabel=plain(f"{row['measure']} on {row['made_question_set']}, {row['made_split']}"),
-        ylabel=plain(f"{row['measure']} on {row['question_set']}, {row['split']}"),
-        title=f"Kendall's tau {row['tau']:.2f}, {row['methods']} methods",
-    )
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return png(figure)
 
 

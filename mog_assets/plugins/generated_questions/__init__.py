@@ -5,3 +5,4 @@ from mog_assets import registry
 registry.SECTIONS.add_modules(f"{__name__}.settings")
 registry.QUESTION_SOURCES.add_modules(f"{__name__}.source")
 registry.RECIPES.add_modules(f"{__name__}.assets")
+registry.SCORE_TABLES.add_modules(f"{__name__}.agreement")

@@ -7,11 +7,11 @@ import pandas as pd
 from mog_assets.answer.answerers import answer_tables
 from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
-from mog_assets.evaluate.agreement import AGREEMENT
 from mog_assets.evaluate.configuration import shown_configuration
 from mog_assets.evaluate.leaderboard import leaderboards
 from mog_assets.evaluate.measures import LEADS, Board, boards, headline_measures
 from mog_assets.evaluate.runs_assets import scored_questions
+from mog_assets.evaluate.score_tables import read_comparisons
 from mog_assets.evaluate.scores import leaderboard
 from mog_assets.evaluate.shares import SHARES
 from mog_assets.plugins.report import browse, plots
@@ -30,7 +30,7 @@ def build_report(work: Work) -> None:
         corpus for name in scored_questions(work) for corpus in settings.question_sets[name].corpora
     )
     inputs |= {f"documents of {name}": work.input("documents", name).manifest.version for name in corpora}
-    scores, compared = (pd.read_parquet(stored.path(name)) for name in ("scores.parquet", AGREEMENT))
+    scores = pd.read_parquet(stored.path("scores.parquet"))
     table, made_by = pd.read_parquet(past.path("history.parquet")), origins(settings)
     configuration = shown_configuration(settings)
     chosen, items = work.input("method").manifest.info, work.input("known_items").manifest.info["rows"]
@@ -81,7 +81,7 @@ def build_report(work: Work) -> None:
             facts=facts,
             configuration=configuration,
             origins=made_by,
-            agreement=compared,
+            comparisons=read_comparisons(stored, scores),
         )
         with work.writing(path) as temporary:
             temporary.write_text(render(page), encoding="utf-8")

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.answer.answerers import AnswerTable
-from mog_assets.evaluate.agreement import points
 from mog_assets.evaluate.answers import MEASURES as ANSWER_MEASURES
 from mog_assets.evaluate.answers import answer_board
 from mog_assets.evaluate.history import ALPHA
 from mog_assets.evaluate.measures import CONTEXTS, LEADS, Board, boards, lower_is_better
+from mog_assets.evaluate.score_tables import Comparison
 from mog_assets.evaluate.scores import interval, on_documents, p_text
 from mog_assets.questions.origins import Origins, said
 from mog_assets.search.methods import unlimited
@@ -43,7 +43,7 @@ class Report:
         facts: Name and value of what the scores were computed with.
         configuration: Settings, as JSON values.
         origins: Who made the questions of each set.
-        agreement: Result of `agreement.agreement`.
+        comparisons: Result of `score_tables.read_comparisons`.
     """
 
     scores: pd.DataFrame
@@ -61,7 +61,7 @@ class Report:
     facts: Sequence[tuple[str, str]] = ()
     configuration: Mapping[str, Any] = field(default_factory=dict)
     origins: Origins = field(default_factory=dict)
-    agreement: pd.DataFrame | None = None
+    comparisons: Mapping[str, Sequence[Comparison]] = field(default_factory=dict)
 
 
 def number(value: float) -> float | str:
@@ -134,26 +134,18 @@ def history_lines(report: Report) -> list[dict[str, Any]]:
     return charts
 
 
-def agreement_points(report: Report) -> list[dict[str, Any]]:
-    """The mean on real questions over that on generated ones, one point per method, by kind."""
-    charts = []
-    for row in () if report.agreement is None else report.agreement.to_dict("records"):
-        sides = {side: f"{row[f'{side}question_set']} ({row[f'{side}split']})" for side in ("", "made_")}
-        both, measure = points(row, report.scores), row["measure"]
-        series = []
-        for kind, part in both.groupby(both["kind"].map(unlimited), sort=False):
-            marks = []
-            for method, of_method in part.iterrows():
-                text = (
-                    f"{method}: {measure} {_with_interval(of_method)} on {sides['']}, "
-                    f"{of_method['made']:.3f} on {sides['made_']}"
-                )
-                mark = point(round(float(of_method["made"]), 4), of_method, text)
-                marks.append({**mark, "low": None, "high": None})
-            series.append({"name": str(kind), "shown": True, "points": marks})
-        axes = {"x": f"{measure} on {sides['made_']}", "y": f"{measure} on {sides['']}", "scale": "points", "ticks": []}
-        charts.append({"name": f"{sides['made_']} and {sides['']}", "series": series, **axes})
-    return charts
+def compared_points(compared: Comparison) -> dict[str, Any]:
+    """The means of one side over those of the other, one point per method, by kind."""
+    side, other = (f"{name} ({split})" for name, split in (compared.side, compared.other))
+    measure, series = compared.measure, []
+    for kind, part in compared.methods.groupby(compared.methods["kind"].map(unlimited), sort=False):
+        marks = []
+        for method, row in part.iterrows():
+            text = f"{method}: {measure} {_with_interval(row)} on {side}, {row['other']:.3f} on {other}"
+            marks.append({**point(round(float(row["other"]), 4), row, text), "low": None, "high": None})
+        series.append({"name": str(kind), "shown": True, "points": marks})
+    axes = {"x": f"{measure} on {other}", "y": f"{measure} on {side}", "scale": "points", "ticks": []}
+    return {"name": f"{other} and {side}", "series": series, **axes}
 
 
 def _evaluated(method: str, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from typing import Any
 
 import pandas as pd
 
-from mog_assets.evaluate.agreement import sentences
 from mog_assets.evaluate.history import ALPHA
 from mog_assets.evaluate.leaderboard import differences_shown
 from mog_assets.evaluate.measures import LEADS, boards, leading_measure, lower_is_better
@@ -25,9 +24,9 @@ from mog_assets.index.vector_stores import VECTOR_STORES
 from mog_assets.plugins.report.charts import (
     EVALUATIONS,
     Report,
-    agreement_points,
     answer_points,
     answer_tables,
+    compared_points,
     counts,
     curves,
     ends,
@@ -38,6 +37,7 @@ from mog_assets.plugins.report.charts import (
     text,
 )
 from mog_assets.questions.origins import said
+from mog_assets.registry import SCORE_TABLES
 from mog_assets.search.methods import LIMITS, controls, unplaced
 
 TEMPLATE = "report.html.j2"
@@ -86,11 +86,11 @@ def render(report: Report) -> str:
         "curves": [curves(report, board) for board in tables if board["key"].evidence == "spans"],
         "answers": answer_points(report.answers),
         "history": history_lines(report),
-        "agreement": agreement_points(report),
+        "comparisons": [compared_points(row) for rows in report.comparisons.values() for row in rows],
     }
     return environment.from_string(source).render(
         boards=tables,
-        agreement=[] if report.agreement is None else sentences(report.agreement),
+        comparisons=[(name, SCORE_TABLES[name], rows) for name, rows in report.comparisons.items() if rows],
         detailed={"effect", "detectable"} <= set(report.scores.columns),
         groups=[groups(report, board) for board in tables if board["key"] in report.groups],
         shares=shares(report.shares),

@@ -15,7 +15,6 @@ from browser import watch_errors
 
 from mog_assets.build.plots import MAX_BYTES
 from mog_assets.evaluate import history, shares
-from mog_assets.evaluate.agreement import agreement, sentences
 from mog_assets.evaluate.measures import Board, evaluate, headline_measures
 from mog_assets.evaluate.scores import COLUMNS, score
 from mog_assets.plugins.report import browse, plots
@@ -248,14 +247,18 @@ def test_generated_questions_come_after_real_ones_in_tables_and_charts(report, m
         assert [chart["name"].split(" ")[0] for chart in charts] == ["set", "made"]
 
 
+@pytest.mark.whole
 def test_generated_questions_are_compared_with_real_ones(report, measured):
+    from mog_assets.plugins.generated_questions.agreement import agreement, compare
+
     table, scores, origins = two_sets(measured)
     found = agreement(table, KINDS, origins, dict.fromkeys(origins, ["moor"]), 0)
     assert list(found["made_question_set"]) == ["made"]
-    page = render(replace(report, scores=scores, origins=origins, agreement=found))
+    rows = compare(found, scores)
+    page = render(replace(report, scores=scores, origins=origins, comparisons={"agreement": rows}))
     text = html.unescape(re.sub("</?code>", "`", page))
-    assert all(sentence in text for sentence in sentences(found))
-    (first,) = data_of(page)["agreement"]
+    assert rows and all(row.sentence in text for row in rows)
+    (first,) = data_of(page)["comparisons"]
     marks = [point for line in first["series"] for point in line["points"]]
     # The same questions on both sides.
     assert len(marks) == len(KINDS) - 2 and all(abs(point["x"] - point["y"]) < 1e-3 for point in marks)

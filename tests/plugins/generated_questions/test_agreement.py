@@ -5,10 +5,9 @@ import pandas as pd
 import pytest
 from scipy.stats import kendalltau
 
-from mog_assets.evaluate.agreement import COLUMNS, agreement, points, sentences, taus
 from mog_assets.evaluate.measures import measure_names
-from mog_assets.evaluate.plots import agreement as plot
 from mog_assets.evaluate.scores import score
+from mog_assets.plugins.generated_questions.agreement import COLUMNS, agreement, compare, plot, sentence, taus
 
 # That an oracle is no method is said by papers.
 pytestmark = pytest.mark.whole
@@ -52,6 +51,10 @@ def rows(question_set, levels, evidence="spans", documents=20, each=2, noise=0.0
     return pd.DataFrame(found)
 
 
+def sentences(table):
+    return [sentence(row) for row in table.to_dict("records")]
+
+
 def compared(*parts, origins=ORIGINS, corpora=CORPORA):
     return agreement(pd.concat(parts, ignore_index=True), KINDS, origins, corpora, 0)
 
@@ -85,9 +88,9 @@ def test_sets_that_rank_the_other_way_round_have_a_tau_below_zero_and_a_regret()
     assert (row["best"], row["chosen"]) == (METHODS[-1], METHODS[0])
     assert row["difference"] == pytest.approx(row["chosen_value"] - row["best_value"])
     assert row["difference_low"] <= row["difference"] <= row["difference_high"] < -0.3 and row["share"] == 0
-    (sentence,) = sentences(pd.DataFrame([row]))
-    assert sentence.startswith("Generated questions rank the 7 methods otherwise than real ones do (tau -1.00 [-1.00,")
-    assert "`fixed-1`, has ER 0.2" in sentence and " below the best, `fixed-7` (95 % [0.4" in sentence
+    (told,) = sentences(pd.DataFrame([row]))
+    assert told.startswith("Generated questions rank the 7 methods otherwise than real ones do (tau -1.00 [-1.00,")
+    assert "`fixed-1`, has ER 0.2" in told and " below the best, `fixed-7` (95 % [0.4" in told
 
 
 def test_an_interval_contains_tau_and_shrinks_with_more_documents():
@@ -130,32 +133,31 @@ def test_one_document_on_a_side_has_no_interval_and_that_is_said():
     (row,) = compared(rows("real", RISING, documents=1), rows("made", RISING)).to_dict("records")
     assert row["tau"] == pytest.approx(1.0, abs=0.5)
     assert np.isnan([row["tau_low"], row["tau_high"], row["difference_low"], row["share"]]).all()
-    (sentence,) = sentences(pd.DataFrame([row]))
-    assert "cannot be told from questions about one document (tau" in sentence and "nan" not in sentence
+    (told,) = sentences(pd.DataFrame([row]))
+    assert "cannot be told from questions about one document (tau" in told and "nan" not in told
 
 
 def test_methods_that_are_all_equal_are_said_not_to_be_ranked():
     found = compared(rows("real", dict.fromkeys(METHODS, 0.5), noise=0), rows("made", RISING))
     assert np.isnan(found["tau"]).all()
-    (sentence,) = sentences(found)
-    assert "cannot be compared" in sentence and "have the same ER" in sentence and "nan" not in sentence
+    (told,) = sentences(found)
+    assert "cannot be compared" in told and "have the same ER" in told and "nan" not in told
 
 
 def test_an_interval_with_zero_in_it_says_that_nothing_is_known():
     (row,) = compared(rows("real", RISING), rows("made", RISING)).to_dict("records")
-    (sentence,) = sentences(pd.DataFrame([{**row, "tau": 0.2, "tau_low": -0.3, "tau_high": 0.6}]))
-    assert sentence.startswith(
-        "Whether generated questions rank the 7 methods as real ones do is not known (tau 0.20 ["
-    )
+    (told,) = sentences(pd.DataFrame([{**row, "tau": 0.2, "tau_low": -0.3, "tau_high": 0.6}]))
+    assert told.startswith("Whether generated questions rank the 7 methods as real ones do is not known (tau 0.20 [")
 
 
 def test_points_are_the_means_of_both_sides(drawn):
     table = pd.concat([rows("real", RISING), rows("made", RISING, documents=30)], ignore_index=True)
-    (row,) = compared(table).to_dict("records")
-    found = points(row, score(table, K, 0, KINDS))
+    (row,) = compare(compared(table), score(table, K, 0, KINDS))
+    assert (row.measure, row.side, row.other) == ("ER", ("real", "test"), ("made", "test"))
+    found = row.methods
     assert list(found.index) == METHODS
     means = table.groupby(["question_set", "method"])["ER"].mean()
     assert found["value"].to_dict() == pytest.approx(means["real"][METHODS].to_dict())
-    assert found["made"].to_dict() == pytest.approx(means["made"][METHODS].to_dict())
+    assert found["other"].to_dict() == pytest.approx(means["made"][METHODS].to_dict())
     assert ((found["low"] <= found["value"]) & (found["value"] <= found["high"])).all()
-    assert plot(row, found).startswith(b"\x89PNG")
+    assert plot(row).startswith(b"\x89PNG")

@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mog_assets.build.plots import new_figure, plain, png
+from mog_assets.config import Settings
 from mog_assets.evaluate.measures import KNOWN_BY, LEADS, Board, boards
+from mog_assets.evaluate.plots import look
+from mog_assets.evaluate.score_tables import Comparison, ScoreTable
 from mog_assets.evaluate.scores import on_documents
 from mog_assets.evaluate.significance import RESAMPLES, Totals, by_document, ends, resampled_means
-from mog_assets.questions.origins import Origins, is_generated
+from mog_assets.questions.origins import Origins, is_generated, origins
+from mog_assets.registry import SCORE_TABLES
 from mog_assets.search.methods import unlimited, unplaced
 
-# The file of the asset `scores`.
-AGREEMENT = "agreement.parquet"
-# Uses gold evidence, so that it is no method to choose.
 # Means that differ by rounding only are equal, so that ties do not depend on the order of additions.
 _DECIMALS = 9
 _BLOCK = 250
@@ -183,24 +185,20 @@ def taus(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return taus
 
 
-def sentences(table: pd.DataFrame) -> list[str]:
-    """What `agreement` found, a sentence for each row."""
-    return [_sentence(row) for row in table.to_dict("records")]
-
-
-def _sentence(row: Mapping[str, Any]) -> str:
+def sentence(row: Mapping[str, Any]) -> str:
+    """Say what a row of `agreement` shows."""
     many, measure, tau = f"the {row['methods']} methods", row["measure"], f"tau {row['tau']:.2f}"
     if np.isnan(row["tau"]):
-        sentence = f"Generated questions cannot be compared with real ones: on one side {many} have the same {measure}"
-        return f"{sentence} ({_sides(row)})."
+        text = f"Generated questions cannot be compared with real ones: on one side {many} have the same {measure}"
+        return f"{text} ({_sides(row)})."
     if np.isnan(row["tau_low"]):
-        sentence = f"Whether generated questions rank {many} as real ones do cannot be told from questions about"
-        return f"{sentence} one document ({tau}, without an interval; {_sides(row)})."
+        text = f"Whether generated questions rank {many} as real ones do cannot be told from questions about"
+        return f"{text} one document ({tau}, without an interval; {_sides(row)})."
     tau += f" [{row['tau_low']:.2f}, {row['tau_high']:.2f}]"
     alike = next(words for least, words in _WORDS if row["tau"] >= least)
-    sentence = f"Generated questions rank {many} {alike} real ones do"
+    text = f"Generated questions rank {many} {alike} real ones do"
     if row["tau_low"] <= 0 <= row["tau_high"]:
-        sentence = f"Whether generated questions rank {many} as real ones do is not known"
+        text = f"Whether generated questions rank {many} as real ones do is not known"
     where = "the best"
     if row["difference"] < 0:
         # Not −0.
@@ -208,7 +206,7 @@ def _sentence(row: Mapping[str, Any]) -> str:
         where = f"{-row['difference']:.3f} below the best, `{row['best']}` (95 % [{between}])"
     value = f"{measure} {row['chosen_value']:.3f} on real questions"
     return (
-        f"{sentence} ({tau}; {_sides(row)}); the method they would choose, `{row['chosen']}`, has {value}, {where}; "
+        f"{text} ({tau}; {_sides(row)}); the method they would choose, `{row['chosen']}`, has {value}, {where}; "
         f"in {row['share']:.0%} of resamples it is the best."
     )
 
@@ -231,12 +229,61 @@ def points(row: Mapping[str, Any], scores: pd.DataFrame) -> pd.DataFrame:
         scores: Result of `scores.score` for the same questions.
 
     Returns:
-        By method: kind; value, low and high (the mean on real questions with its interval); made (the mean on generated
-        ones).
+        By method: kind; value, low and high (the mean on real questions with its interval); other (the mean on
+        generated ones).
     """
     kept = scores[(scores["measure"] == row["measure"]) & scores["kind"].map(_counts)]
     parts = dict(boards(kept))
     keys = (Board(*(row[f"{side}{name}"] for name in Board._fields)) for side in ("", "made_"))
     real, made = (parts[key].set_index("method") for key in keys)
     both = [name for name in real.index if name in made.index]
-    return real.loc[both, ["kind", "value", "low", "high"]].assign(made=made.loc[both, "value"])
+    return real.loc[both, ["kind", "value", "low", "high"]].assign(other=made.loc[both, "value"])
+
+
+def _make(per_question: pd.DataFrame, kinds: Mapping[str, tuple[str, str]], settings: Settings) -> pd.DataFrame:
+    corpora = {name: q.corpora for name, q in settings.question_sets.items()}
+    return agreement(per_question, kinds, origins(settings), corpora, settings.seed)
+
+
+def compare(table: pd.DataFrame, scores: pd.DataFrame) -> list[Comparison]:
+    """Return what the rows of `agreement` say: see `ScoreTable`."""
+    return [
+        Comparison(
+            name=f"generated and real questions: {row['made_question_set']} and {row['question_set']}, {row['split']}",
+            sentence=sentence(row),
+            measure=row["measure"],
+            side=(row["question_set"], row["split"]),
+            other=(row["made_question_set"], row["made_split"]),
+            title=f"Kendall's tau {row['tau']:.2f}, {row['methods']} methods",
+            methods=points(row, scores),
+        )
+        for row in table.to_dict("records")
+    ]
+
+
+def plot(compared: Comparison) -> bytes:
+    """Draw the mean of every method on real questions over that on generated ones."""
+    figure = new_figure(5.5, 4.2)
+    axes = figure.subplots()
+    for kind, part in compared.methods.groupby(compared.methods["kind"].map(unlimited), sort=False):
+        colour, marker = look(str(kind))
+        axes.scatter(part["other"], part["value"], color=colour, marker=marker, s=28, label=plain(str(kind)))
+    xlabel, ylabel = (plain(f"{compared.measure} on {', '.join(side)}") for side in (compared.other, compared.side))
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=compared.title)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return png(figure)
+
+
+SCORE_TABLES.register(
+    "agreement",
+    ScoreTable(
+        _make,
+        compare,
+        plot,
+        "Generated and real questions",
+        "Whether generated questions rank the methods as real ones do. Kendall's tau is 1 if they rank all pairs of "
+        "methods the same way, 0 if they agree on as many pairs as they disagree on, −1 if they rank them the other "
+        "way round. With few questions, chance makes it too low.",
+    ),
+)
