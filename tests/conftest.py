@@ -10,6 +10,7 @@ import contextlib
 import gc
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -48,8 +49,11 @@ def pytest_configure(config):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Order the files for `--dist loadfile --no-loadscope-reorder`, which gives the next file to whoever is free.
+    """Mark cases of several parts, before marks leave any out, and order the files.
+
+    The order is for `--dist loadfile --no-loadscope-reorder`, which gives the next file to whoever is free.
 
     Files that share something within them (a fixture of the module, a server, the sample project) take long and come
     first, the others fill what time is left. While one worker makes the sample project for the first file of all,
@@ -57,6 +61,9 @@ def pytest_collection_modifyitems(items):
     """
     shared, sampled = set(), set()
     for item in items:
+        for mark in item.iter_markers("parts"):
+            if any(re.search(rf"(?<!\w){word}(?!\w)", item.callspec.id) for word in mark.args):
+                item.add_marker(pytest.mark.whole)
         fixtures = [found[-1] for found in item._fixtureinfo.name2fixturedefs.values()]
         if any(f.scope == "module" for f in fixtures) or "start_dagster" in item.fixturenames:
             shared.add(item.path)

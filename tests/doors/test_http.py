@@ -115,6 +115,7 @@ def test_it_tells_what_is_searched_and_how(served):
     assert told["limits"] == {"question": MOST_CHARS, "budget": 100_000, "k": 50}
 
 
+@pytest.mark.whole
 def test_requests_are_filtered_by_topic(served):
     assert all({"topic", "topic.label"} <= set(c["fields"]) for c in served.call("/v1/corpora")[2]["corpora"])
     for least, found in ((0, True), (999, False)):
@@ -280,6 +281,7 @@ def test_what_is_not_http_is_turned_away(served, text):
         assert received(opened)[0].startswith((b"HTTP/1.1 400", b"HTTP/1.1 421"))
 
 
+@pytest.mark.parts("retrieval")
 @pytest.mark.parametrize("line, shown", list(curls()), ids=lambda text: text.split("/", 3)[-1][:16])
 def test_what_the_page_shows_is_what_curl_prints(served, line, shown):
     if shutil.which("curl") is None:

@@ -127,6 +127,7 @@ def test_many_questions_get_what_each_gets_alone_in_any_thread(opened):
     assert again == alone * 6
 
 
+@pytest.mark.parts("mogg-paper", "hop-1")
 @pytest.mark.parametrize(
     "method", ["auto", "mix", "fixed-2", "dense-1", "hybrid:fixed-1", "hop-1", "mogg-paper+topics"]
 )
@@ -148,6 +149,7 @@ def test_an_answer_rests_on_passages_and_tells_its_steps(opened):
     assert steps[1][1]["text"] == told.answer
 
 
+@pytest.mark.whole
 def test_a_way_with_rounds_tells_each(opened):
     names = []
     opened.ask(QUESTION, method="mogg-paper+topics → at-rag", on_event=lambda name, what: names.append(name))
@@ -165,6 +167,7 @@ def test_sentences_of_a_passage_are_weighed_by_the_question(opened):
     assert max(again, key=lambda row: row[2])[:2] == (start, end)
 
 
+@pytest.mark.whole
 def test_the_project_tells_what_can_be_asked(opened):
     assert {"auto", "fused", "mog", "mix", "dense-2", "mogg-paper", "mogg-paper+topics"} < set(opened.methods)
     assert not {"gold", "random", "oracle-paper"} & set(opened.methods)
@@ -216,6 +219,7 @@ def potato(project):
     return project.document("garden", "potato").text
 
 
+@pytest.mark.whole
 def test_new_artefacts_are_taken_over_and_no_question_sees_a_mixture(served_project):
     """Four threads ask without a pause while a corpus is rebuilt an artefact at a time."""
     old = "Potatoes are planted in spring. " * 40
@@ -286,6 +290,7 @@ def test_a_project_whose_run_was_stopped_half_way_is_refused_with_the_remedy(ser
         mog_assets.open(served_project.config)
 
 
+@pytest.mark.whole
 def test_what_is_out_of_date_and_not_needed_is_not_there(served_project):
     edit(served_project, "Potatoes are planted deep. ")
     rebuild(served_project, "garden", until="mentions", without=["sentence_graph"])
@@ -338,6 +343,7 @@ def test_a_run_removes_what_killed_runs_and_processes_left(served_project):
     assert snapshots_of(served_project) == []
 
 
+@pytest.mark.parts("paper", "mog")
 @pytest.mark.parametrize(
     "method", ["auto", "fused", "mog", "mix", "fixed-2", "dense-1", "hybrid:mog-paper", "mogg-paper+topics"]
 )

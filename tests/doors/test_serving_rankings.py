@@ -85,6 +85,7 @@ def assert_joined(passages, documents):
 # A budget of characters, and k passages
 
 
+@pytest.mark.parts("mog-paper")
 @pytest.mark.parametrize("method", [*rankings(), "fixed-2", "dense-3", "hybrid:mog-paper"])
 @pytest.mark.parametrize("budget", [900, 3000])
 def test_passages_of_a_budget_are_joined_and_fill_it(sample_project, documents, method, budget):
@@ -136,6 +137,7 @@ def test_k_passages_of_a_fixed_level_are_its_chunks(sample_project):
     assert [passage["level"] for passage in passages] == [3] * 4
 
 
+@pytest.mark.whole
 def test_neighbourhoods_fit_into_a_budget_as_a_whole(sample_project):
     whole = retrieved(sample_project, "--method", "hop-1", "--k", 6)
     sizes = [sum(span["end"] - span["start"] for span in p["spans"]) for p in whole]
@@ -163,6 +165,7 @@ def test_passages_of_a_ranking_say_why_they_are_there(sample_project, method):
     assert [line[8:] for line in printed.splitlines() if line.startswith("   why: ")] == [p["why"] for p in passages]
 
 
+@pytest.mark.parts("mog")
 @pytest.mark.parametrize("method", ["fused", "multihop", "mog"])
 def test_an_explained_ranking_says_how_much_each_retriever_and_level_counted(sample_project, method):
     shown = called(sample_project, "retrieve", QUESTION, "--method", method, "--explain").stdout.splitlines()[0]
@@ -177,6 +180,7 @@ def test_trees_weigh_no_retriever_as_a_whole(sample_project):
     assert "weights:" not in called(sample_project, "retrieve", QUESTION, "--method", "mix", "--explain").stdout
 
 
+@pytest.mark.parts("mog-paper", "hop-2")
 @pytest.mark.parametrize("method", ["fixed-2", "hybrid:fixed-1", "mog-paper", "hop-2"])
 def test_what_orders_by_one_score_cannot_be_explained(sample_project, method):
     result = called(sample_project, "retrieve", QUESTION, "--method", method, "--explain")
@@ -253,6 +257,7 @@ def test_an_answer_without_a_retrieval_is_based_on_what_auto_stands_for(copied_p
 # Damage
 
 
+@pytest.mark.parts("safetensors-mog")
 @pytest.mark.parametrize(
     ("asset", "name", "method"),
     [("mix", ARRAYS, "mix"), ("mix", TREES, "mix"), ("router", ARRAYS, "mog"), ("method", CHOSEN, "auto")],
@@ -301,6 +306,7 @@ def trained_better(copied_project):
     return SimpleNamespace(project=copied_project, tools=tools, recipes=recipes, before=before, outcome=outcome)
 
 
+@pytest.mark.whole
 def test_a_model_that_is_significantly_worse_than_the_last_one_is_not_used(trained_better, sample_project):
     before, now = trained_better.before.manifest, trained_better.outcome.artefact.manifest
     assert list(trained_better.outcome.faults) == ["new_model_is_used"]
@@ -313,6 +319,7 @@ def test_a_model_that_is_significantly_worse_than_the_last_one_is_not_used(train
     np.testing.assert_allclose(*read, atol=0.05)
 
 
+@pytest.mark.whole
 def test_the_model_that_stays_in_use_ranks_and_the_choice_is_made_by_the_figures_of_the_new_one(trained_better):
     tools, recipes, project = trained_better.tools, trained_better.recipes, trained_better.project
     chosen = materialise(recipes["method"], None, tools, recipes).artefact
@@ -324,6 +331,7 @@ def test_the_model_that_stays_in_use_ranks_and_the_choice_is_made_by_the_figures
     assert retrieved(project, "--method", "mog")
 
 
+@pytest.mark.whole
 def test_a_model_of_other_levels_is_not_kept_whatever_it_found(trained_better):
     project = trained_better.project
     values = yaml.safe_load(project.config.read_text(encoding="utf-8"))
@@ -365,6 +373,7 @@ def test_what_models_and_the_choice_depend_on_makes_them_anew(copied_project, tm
         assert before[key].settings(old) != now[key].settings(tools), key
 
 
+@pytest.mark.whole
 def test_a_router_that_an_earlier_version_stored_under_the_same_name_is_replaced(copied_project):
     tools, recipes = Tools(copied_project.settings), plan.graph(copied_project.settings)
 
@@ -379,6 +388,7 @@ def test_a_router_that_an_earlier_version_stored_under_the_same_name_is_replaced
     assert retrieved(copied_project, "--method", "mog")
 
 
+@pytest.mark.whole
 def test_a_model_is_not_blamed_for_documents_that_every_ranking_finds_harder(copied_project):
     tools, recipes = Tools(copied_project.settings), plan.graph(copied_project.settings)
     genuine = recipes["router"]
@@ -396,6 +406,7 @@ def test_a_model_is_not_blamed_for_documents_that_every_ranking_finds_harder(cop
     assert materialise(genuine, None, tools, recipes).faults == {}
 
 
+@pytest.mark.whole
 def test_a_model_that_is_not_worse_replaces_the_last_one(copied_project):
     tools, recipes = Tools(copied_project.settings), plan.graph(copied_project.settings)
     outcome = materialise(recipes["router"], None, tools, recipes, force=True)

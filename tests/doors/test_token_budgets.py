@@ -38,6 +38,7 @@ def counts(passages, count):
     return sum(count([p if isinstance(p, str) else p.text for p in passages]))
 
 
+@pytest.mark.parts("hop-1")
 @pytest.mark.parametrize("tokenizer", ["that of the reader", "tiktoken:cl100k_base"])
 @pytest.mark.parametrize("method", METHODS)
 def test_passages_fill_a_budget_and_never_exceed_it(copied_project, method, tokenizer):

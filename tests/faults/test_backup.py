@@ -80,6 +80,7 @@ def noted(home):
         return {name: log.execute(f"SELECT * FROM {name}").fetchall() for name in tables}  # noqa: S608
 
 
+@pytest.mark.whole
 @pytest.mark.full
 def test_a_backup_restored_elsewhere_is_whole(project, typed, tmp_path):
     before = passages(project.folder, typed)
@@ -122,6 +123,7 @@ def test_what_is_left_out_of_a_backup_is_made_from_the_rest(project, typed, tmp_
     assert passages(moved, typed) == before
 
 
+@pytest.mark.whole
 def test_records_of_dagster_are_restored_from_a_dump(project, typed, tmp_path, monkeypatch):
     with running() as server:
         server.ask("CREATE DATABASE dagster")

@@ -38,6 +38,7 @@ QUESTION = "What makes the bottom of my tomatoes go dark and sunken?"
 # Notation
 
 
+@pytest.mark.parts("briefcontext", "adaptive", "rag")
 @pytest.mark.parametrize(
     ("name", "canonical", "way", "retrieval"),
     [
@@ -59,6 +60,7 @@ def test_a_combination_by_any_of_its_names(name, canonical, way, retrieval):
     assert combination(canonical, SETTINGS) == found
 
 
+@pytest.mark.parts("oracle-paper")
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -249,6 +251,7 @@ def stored_answers(project):
     return read_answers(artefact.path, artefact.names()), artefact
 
 
+@pytest.mark.whole
 def test_every_test_question_is_answered_in_every_way_by_the_declared_reader(sample_project):
     answers, artefact = stored_answers(sample_project)
     settings = sample_project.settings
@@ -329,6 +332,7 @@ def test_a_reader_that_knows_nothing_by_itself_says_so(sample_project):
     assert json.loads(result.stdout)["answer"] is None
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("method", "reader"),
     [("mog-paper -> one-step", "extractive"), ("dense-2 -> briefcontext", "extractive")]
@@ -350,6 +354,7 @@ def test_ask_tells_what_the_answer_rests_on(sample_project, method, reader):
     assert (told["answer"] or "") in shown.stdout
 
 
+@pytest.mark.whole
 def test_ask_chooses_among_options(sample_project):
     options = ["--option", "A=a shortage of calcium", "--option", "B=too much moonlight"]
     told = json.loads(asked(sample_project, QUESTION, "--method", "mog-paper → one-step", *options, "--json").stdout)

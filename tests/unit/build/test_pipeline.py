@@ -104,6 +104,7 @@ def test_intervals_contain_their_values(sample_project):
     assert (scores["high"] - scores["low"]).max() > 0
 
 
+@pytest.mark.whole
 def test_the_split_that_was_trained_on_is_never_ranked_or_scored(sample_project):
     questions = (sample_project.folder / "samples/questions.jsonl").read_text(encoding="utf-8").splitlines()
     splits = {q["id"]: q["split"] for q in map(json.loads, questions)}
@@ -240,6 +241,7 @@ def assert_only_good_is_built(project):
     assert half_written(project.home) == []
 
 
+@pytest.mark.whole
 def test_a_missing_corpus_fails_with_its_path_and_the_others_are_built(
     tmp_path, make_project, write_documents, materialise_project
 ):
@@ -251,6 +253,7 @@ def test_a_missing_corpus_fails_with_its_path_and_the_others_are_built(
     assert_only_good_is_built(project)
 
 
+@pytest.mark.whole
 @pytest.mark.full
 def test_a_corpus_without_a_usable_document_fails_and_the_others_are_built(
     tmp_path, make_project, write_documents, materialise_project
@@ -264,6 +267,7 @@ def test_a_corpus_without_a_usable_document_fails_and_the_others_are_built(
     assert_only_good_is_built(project)
 
 
+@pytest.mark.whole
 def test_a_corpus_that_vanishes_keeps_its_artefacts_and_the_others_are_updated(
     tmp_path, make_project, write_documents, materialise_project
 ):
@@ -307,6 +311,7 @@ def test_spans_that_do_not_tile_leave_the_previous_chunks_in_place(copied_projec
     assert tools.store.verify(before) == []
 
 
+@pytest.mark.whole
 def test_a_failed_check_is_reported_by_the_run_and_stops_what_follows(
     tmp_path, make_project, write_documents, materialise_project, monkeypatch
 ):
@@ -331,6 +336,7 @@ QUESTION = "What makes the bottom of my tomatoes go dark and sunken?"
 EVERYWHERE = ["garden", "workshop", "sky"]
 
 
+@pytest.mark.parts("paper")
 @pytest.mark.parametrize(
     "method",
     [
@@ -358,6 +364,7 @@ def test_passages_are_exact_slices_of_their_documents(sample_project, method):
     assert (found.weights is None) == ("mog-paper" not in method)
 
 
+@pytest.mark.parts("medrag-fixed-2")
 @pytest.mark.parametrize(("name", "same"), [("medrag", "fixed-2"), ("dense-2", "dense:fixed-2")])
 def test_both_names_of_a_method_rank_the_same_passages(sample_project, name, same):
     opened = serving.open(sample_project.settings, EVERYWHERE, keep=False)
@@ -372,6 +379,7 @@ def test_only_the_corpora_that_are_asked_for_are_searched(sample_project):
         assert {passage.corpus for passage in found.passages} == {"sky"}
 
 
+@pytest.mark.whole
 def test_oracle_needs_gold_evidence(sample_project):
     with pytest.raises(ConfigError, match="without gold evidence"):
         serving.open(sample_project.settings, EVERYWHERE, keep=False).retrieve(QUESTION, method="oracle-paper", k=2)
@@ -385,6 +393,7 @@ def test_verify_finds_no_fault_in_what_was_just_made(sample_project):
     assert (checked, faults) == (len(sample_project.report.steps), [])
 
 
+@pytest.mark.parts("router_paper-None-router")
 @pytest.mark.parametrize(
     ("key", "corpus", "name"),
     [("bm25/level_2", "sky", "counts_0000.safetensors"), ("router_paper", None, "router.safetensors")],
@@ -419,6 +428,7 @@ def test_verify_names_the_collection_that_lost_a_point(copied_project):
 # Again though it is up to date
 
 
+@pytest.mark.whole
 @pytest.mark.full
 def test_what_is_forced_is_made_again_and_nothing_else(copied_project, materialise_project):
     report = materialise_project(copied_project.settings, force=["topics/model"])
@@ -427,6 +437,7 @@ def test_what_is_forced_is_made_again_and_nothing_else(copied_project, materiali
     assert report.steps[0]["recomputed"]["chunks fitted on"] > 0
 
 
+@pytest.mark.whole
 def test_what_cannot_be_forced_is_refused_with_what_can(sample_project, materialise_project):
     with pytest.raises(ConfigError, match="--force: expected one of .*topics/model, .*, got 'tokens'"):
         materialise_project(sample_project.settings, force=["tokens"])

@@ -82,6 +82,7 @@ def test_a_ranking_that_finds_significantly_fewer_items_than_bm25_is_not_chosen(
     assert neither.method == "fused" and "no other ranking" not in neither.why and "find fewer" in neither.why
 
 
+@pytest.mark.whole
 def test_a_run_asks_every_ranking_that_auto_may_stand_for_and_shows_what_they_found(sample_project):
     stored = Tools(sample_project.settings).store.read("known_items")
     table = pd.read_parquet(stored.path(ITEMS))

@@ -72,6 +72,7 @@ def what(made, method):
     return row["what it is"]
 
 
+@pytest.mark.whole
 def test_a_mix_that_beats_every_fixed_level_is_advised_with_its_lead_over_the_best_of_all_retrievers():
     made = board({"fixed-2": 0.55, "dense-1": 0.6, "mog-paper": 0.58, "dense:mog-paper": 0.75})
     assert made.advice.startswith("Use `dense:mog-paper`: ER 0.7")
@@ -80,12 +81,14 @@ def test_a_mix_that_beats_every_fixed_level_is_advised_with_its_lead_over_the_be
     assert what(made, "dense:mog-paper").startswith("recommended")
 
 
+@pytest.mark.whole
 def test_a_lead_over_the_own_retrievers_levels_alone_is_no_lead():
     # Better than every level of bm25, by far, and no better than a level of the dense retriever.
     made = board({"fixed-2": 0.4, "fixed-1": 0.4, "mog-paper": 0.6, "dense-1": 0.6})
     assert "Use `mog-paper`" not in made.advice and "no method is significantly better than" in made.advice
 
 
+@pytest.mark.whole
 def test_a_fixed_level_that_beats_what_auto_stands_for_is_advised():
     made = board({"dense-1": 0.72})
     assert made.advice.startswith("Use `dense-1`: ER 0.7")
@@ -98,11 +101,13 @@ def test_a_fixed_level_that_beats_what_auto_stands_for_is_advised():
         assert made.advice.endswith("significantly better than `dense-1`, the best fixed level of all retrievers.")
 
 
+@pytest.mark.whole
 def test_without_a_significant_difference_what_auto_stands_for_is_kept():
     made = board({"dense-1": 0.503, "fused": 0.502}, noise=0.2, questions=12)
     assert made.advice.startswith("Use `fused`, which `auto` stands for") and "no method is" in made.advice
 
 
+@pytest.mark.whole
 def test_a_method_replaces_what_auto_stands_for_only_if_it_is_significantly_better_than_that():
     # `mix` is better than the best fixed level by far, and than `fused` by chance; then by far, too.
     made = board({"dense-1": 0.6, "fused": 0.701, "mix": 0.703})
@@ -121,6 +126,7 @@ def test_the_share_of_the_gap_to_gold_that_a_method_closes_is_shown_where_it_is_
     assert closed["mix"] == "50%" and closed["fused"] == closed["dense-1"] == closed["gold"] == ""
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("levels", [{}, {"dense:mog-paper": 0.9}, {"oracle-paper": 0.2}])
 def test_what_cannot_be_used_is_never_advised_and_rows_are_few(levels):
     made = board(levels)
@@ -151,6 +157,7 @@ def test_one_method_alone_is_advised_without_a_comparison():
     assert "p vs" not in " ".join(made.rows[0])
 
 
+@pytest.mark.whole
 def test_scores_prints_the_advice_and_the_rows_that_matter_or_all(sample_project):
     def printed(*arguments):
         result = CliRunner().invoke(main, ["scores", *arguments, "--config", str(sample_project.config)])
@@ -175,6 +182,7 @@ def asked_by(origin, **options):
     return leaderboards(score(table, K, 0, KINDS), table, "fused", K, 0, {"s": origin, "t": "given"})
 
 
+@pytest.mark.whole
 def test_real_questions_come_first_and_generated_ones_are_said_to_be():
     first, second = asked_by("generated", levels={"mix": 0.8})
     assert first.title.startswith("t: 60 questions on 60 documents") and first.advice.startswith("Use `mix`: ER")
