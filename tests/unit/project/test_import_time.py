@@ -45,6 +45,7 @@ def heavy(modules):
     return [name for name in HEAVY if any(m.startswith(f"{name}.") for m in modules)]
 
 
+@pytest.mark.parts("mog-paper")
 @pytest.mark.parametrize(
     ("method", "needed", "not_needed"),
     [
