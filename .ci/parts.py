@@ -32,7 +32,7 @@ def copy_parts(folder: Path, parts: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     for name in filter(None, listed.split("\0")):
-        part = re.match(r"(?:mog_assets|tests)/(?:(papers)|plugins/(\w+))/", name)
+        part = re.match(r"(?:mog_assets|tests)/(?:(papers|whole)|plugins/(\w+))/", name)
         if part is None or (part[1] or part[2]) in parts:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)

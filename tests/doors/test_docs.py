@@ -23,7 +23,6 @@ from mog_assets import config
 from mog_assets.build import plan
 from mog_assets.evaluate.candidates_assets import training_examples
 from mog_assets.evaluate.choice import choose
-from mog_assets.papers.mix_of_granularity.ranking import MOG
 from mog_assets.registry import COMMANDS
 from mog_assets.resources.store import Store
 from mog_assets.search import trainers
@@ -203,9 +202,12 @@ def test_what_pages_show_is_what_the_commands_print(whole_samples):
         assert matches(output, done.stdout), f"{line}\n{done.stdout}{done.stderr}"
 
 
+@pytest.mark.whole
 @pytest.mark.full
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_samples_choose_the_same_ranking_with_vectors_as_another_processor_rounds_them(whole_samples, seed):
+    from mog_assets.papers.mix_of_granularity.ranking import MOG
+
     settings = config.load(whole_samples.folder / "mog.yaml")
     store = Store(settings.home)
     examples, _ = training_examples(store.read("candidates"), settings)

@@ -11,8 +11,6 @@ from browser import watch_errors
 from served import Served
 from shared import SAMPLES
 
-from mog_assets.plugins.feedback.use import entries, log_path
-
 pytestmark = pytest.mark.full
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
@@ -478,7 +476,10 @@ def noting(project, tmp_path_factory):
     started.end()
 
 
+@pytest.mark.whole
 def test_a_passage_that_answered_is_noted_and_taken_back_by_keyboard(visit, noting, project):
+    from mog_assets.plugins.feedback.use import entries, log_path
+
     def answers():
         return [e for e in entries(log_path(project.home)) if e.quotes]
 
@@ -505,7 +506,10 @@ def test_a_passage_that_answered_is_noted_and_taken_back_by_keyboard(visit, noti
     expect(page.locator(".passage").first.get_by_role("button", name="This answered it")).to_be_visible()
 
 
+@pytest.mark.whole
 def test_a_passage_of_hostile_text_is_noted_as_it_stands(visit, noting, project):
+    from mog_assets.plugins.feedback.use import entries, log_path
+
     page = visit(server=noting, **PHONE)
     ask(page, "When does the Zanzibar fish eat algae?")
     assert fits(page)

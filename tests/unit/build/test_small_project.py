@@ -23,7 +23,6 @@ from mog_assets.build.plan import graph, phases
 from mog_assets.build.runner import selected
 from mog_assets.cli import main
 from mog_assets.config import QuestionSetSettings
-from mog_assets.plugins.feedback.use import log_path, note_used
 from mog_assets.registry import VECTOR_STORES
 from mog_assets.resources import progress
 from mog_assets.resources.files import make_home
@@ -321,7 +320,10 @@ def test_what_is_written_into_the_home_is_for_its_owner_alone_and_other_files_ar
     assert modes == {"copy": 0o600, "mog.yaml": 0o644, **sqlite}
 
 
+@pytest.mark.whole
 def test_forgetting_says_where_question_sets_copy_questions_of_the_log(tmp_path, make_project):
+    from mog_assets.plugins.feedback.use import log_path, note_used
+
     (tmp_path / "docs").mkdir()
     sets = {"asked": {"source": "use", "corpora": ["notes"]}}
     project = make_project(tmp_path, {"corpora": {"notes": {"path": "docs"}}, "question_sets": sets})

@@ -29,8 +29,6 @@ from mog_assets.evaluate.scores import COLUMNS, leaderboard, score
 from mog_assets.evaluate.significance import bootstrap_interval, by_document, holm, permutation_p
 from mog_assets.index.chunk_plots import length_histogram
 from mog_assets.index.corpora import Corpora
-from mog_assets.papers.mix_of_granularity import router
-from mog_assets.papers.mix_of_granularity.plots import loss_curve, weights_by_kind
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.arrays import places
 from mog_assets.resources.errors import ConfigError
@@ -196,7 +194,10 @@ def dated(table: pd.DataFrame) -> pd.DataFrame:
     return history.joined(*nights)
 
 
+@pytest.mark.whole
 def test_plots_are_small_pngs(drawn):
+    from mog_assets.papers.mix_of_granularity.plots import loss_curve, weights_by_kind
+
     table = made_scores("a $strange$ <set>")
     curve = [{"epoch": e, "train_loss": 1 / e, "validation_loss": 1.2 / e} for e in range(1, 30)]
     pictures = [
@@ -523,7 +524,10 @@ def test_forced_run_that_measures_what_cannot_be_is_refused(copied):
         assert not fault or fault in outcome.faults["measures_in_range"]
 
 
+@pytest.mark.whole
 def test_levels_chosen_otherwise_than_in_training_are_flagged_with_both_distributions(copied):
+    from mog_assets.papers.mix_of_granularity import router
+
     def build(work):
         encoder = work.tools.encoder
         # Level 1 for one text, level 2 for every other.

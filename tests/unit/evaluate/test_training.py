@@ -10,8 +10,6 @@ from mog_assets.build import plan
 from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
 from mog_assets.cli import main
-from mog_assets.papers.experiments import learning
-from mog_assets.papers.mix_of_granularity import mog
 from mog_assets.questions.sets import LEVELS
 from mog_assets.search import mix, tuned
 from mog_assets.search.candidates import Candidates
@@ -99,7 +97,10 @@ def test_columns_of_the_trees_are_those_that_are_scored():
     assert model.features(Inputs.of(questions)).shape == (QUESTIONS * PIECES, len(wanted))
 
 
+@pytest.mark.whole
 def test_an_asset_trains_once_for_every_fold_and_once_on_all(copied_project, monkeypatch):
+    from mog_assets.papers.mix_of_granularity import mog
+
     tools, recipes, trained = Tools(copied_project.settings), plan.graph(copied_project.settings), []
     for module in (mix, mog, tuned):
 
@@ -117,7 +118,10 @@ def test_an_asset_trains_once_for_every_fold_and_once_on_all(copied_project, mon
         assert "learning curve" not in outcome.artefact.manifest.info
 
 
+@pytest.mark.whole
 def test_the_learning_curve_is_an_experiment(copied_project, monkeypatch):
+    from mog_assets.papers.experiments import learning
+
     monkeypatch.setattr(learning, "SIZES", (20,))
     arguments = ["experiment", "learning-curve", "--config", str(copied_project.config)]
     shown = CliRunner().invoke(main, arguments)

@@ -15,8 +15,6 @@ from mog_assets.index.bm25 import Bm25Index, joined, load_counts, save_counts, s
 from mog_assets.index.layouts import bucket_layout, join_layouts
 from mog_assets.index.tokens import assemble, count_bucket, level_counts
 from mog_assets.index.vectors import bucket_texts
-from mog_assets.papers.mix_of_granularity.mixing import candidates, emission_levels, emit, ranked
-from mog_assets.papers.mix_of_granularity.ranker import LevelChunks
 from mog_assets.resources.errors import ConfigError
 from mog_assets.search.fusion import reciprocal_rank_fusion
 from mog_assets.search.level_search import Hits, merge
@@ -209,9 +207,13 @@ def container(layout, finest, level):
     return before + int(finest - layout.offsets[document]) // 2 ** (level - 1)
 
 
+@pytest.mark.whole
 @given(searches())
 @settings(deadline=None)
 def test_mix_equals_brute_force(search):
+    from mog_assets.papers.mix_of_granularity.mixing import candidates, emit, ranked
+    from mog_assets.papers.mix_of_granularity.ranker import LevelChunks
+
     layout, hits, weights, levels = search
     expected = []
     for question, level in enumerate(levels.tolist()):
@@ -235,7 +237,10 @@ def test_mix_equals_brute_force(search):
     assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected
 
 
+@pytest.mark.whole
 def test_emitted_level_has_the_greatest_weight_the_finer_of_equals():
+    from mog_assets.papers.mix_of_granularity.mixing import emission_levels
+
     weights = [[0.1, 0.7, 0.2], [0.2, 0.4, 0.4], [0.2, 0.2, 0.2], [0, 0, 0]]
     assert emission_levels(np.array(weights)).tolist() == [2, 2, 1, 0]
 

@@ -18,7 +18,6 @@ from mog_assets.index.bm25 import Bm25Index, TermCounts, load_counts, save_count
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.shards import shards
 from mog_assets.index.vectors import VectorTable
-from mog_assets.papers.mix_of_granularity.labels import similarities_hitrate, similarities_tfidf
 from mog_assets.resources.arrays import save_array
 from mog_assets.search.level_search import Bm25Searcher, keep_best
 from mog_assets.text.terms import terms_of
@@ -193,8 +192,12 @@ def scores(index, queries):
     return found
 
 
-@pytest.mark.parametrize("measure", [similarities_tfidf, similarities_hitrate])
+@pytest.mark.whole
+@pytest.mark.parametrize("measure", ["similarities_tfidf", "similarities_hitrate"])
 def test_soft_labels_from_shards_are_those_from_whole_corpora(whole, in_shards, measure):
+    from mog_assets.papers.mix_of_granularity import labels
+
+    measure = getattr(labels, measure)
     found = []
     for corpora in (opened(whole), opened(in_shards)):
         counts = {level: corpora.counts(level) for level in corpora.settings.level_range}

@@ -13,7 +13,6 @@ from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
 from mog_assets.evaluate.measures import Board, boards, document_measures, evaluate, measure_names
 from mog_assets.evaluate.scores import score
-from mog_assets.plugins.feedback.use import log_path, note_used, quoted
 from mog_assets.questions.assets import _keep_apart as keep_apart
 from mog_assets.questions.reading import KnownDocument, QuestionReading, located, read_questions
 from mog_assets.questions.sets import Evidence, Question, Relevant, load_questions, write_questions
@@ -382,7 +381,10 @@ def test_an_empty_set_has_columns(tmp_path):
     assert "question" in pd.read_parquet(tmp_path / "q.parquet").columns
 
 
+@pytest.mark.whole
 def test_what_people_used_trains_and_leaves_no_text_in_what_the_ui_shows(make_project, tmp_path):
+    from mog_assets.plugins.feedback.use import log_path, note_used, quoted
+
     project = write_project(tmp_path, make_project, [], path=None, source="use")
     text = TEXTS["garden", "herbs/mint.md"]
     start = text.index("Keep it in a pot.")

@@ -21,11 +21,6 @@ from mog_assets.index.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.layouts import bucket_layout
 from mog_assets.index.statistics import TOTALS, file_of, write_terms
-from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles, packed
-from mog_assets.papers.learned_chunking.tokens_to_answer import tokens_to_answer
-from mog_assets.papers.mix_of_granularity.graph.index_on_disk import save_terms
-from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around, save_neighbourhoods
-from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 from mog_assets.text.chunks import Layout
 from mog_assets.text.cuts import unit_chars
 
@@ -138,6 +133,10 @@ class Files:
 
 def pond_of_nodes(folder, nodes, terms, members):
     """Neighbourhoods of made-up nodes, `members` of them around each, of which every one holds 20 of some terms."""
+    from mog_assets.papers.mix_of_granularity.graph.index_on_disk import save_terms
+    from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around, save_neighbourhoods
+    from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
+
     folder.mkdir()
     rng = np.random.default_rng(1)
     names = sorted(f"t{i}" for i in range(terms))
@@ -162,6 +161,7 @@ def pond_of_nodes(folder, nodes, terms, members):
     return around
 
 
+@pytest.mark.whole
 def test_terms_of_questions_are_not_in_memory_together_for_all_neighbourhoods(tmp_path, monkeypatch):
     monkeypatch.setattr("mog_assets.papers.mix_of_granularity.graph.search._ENTRIES", 50_000)
     nodes, members = 2000, 4
@@ -175,6 +175,7 @@ def test_terms_of_questions_are_not_in_memory_together_for_all_neighbourhoods(tm
     assert grows(lambda: index(200), lambda: index(800)) < MOST
 
 
+@pytest.mark.whole
 def test_an_index_made_in_blocks_of_terms_is_that_made_at_once(tmp_path, monkeypatch):
     around = pond_of_nodes(tmp_path / "pond", 500, 300, 5)
     names = sorted(f"t{i}" for i in range(300))
@@ -190,6 +191,8 @@ def test_an_index_made_in_blocks_of_terms_is_that_made_at_once(tmp_path, monkeyp
 
 def made_up_articles(count):
     """Articles with one question each; vectors are drawn."""
+    from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles
+
     rng = np.random.default_rng(2)
     sentence = "The heron of pond {} was counted {} times at the mill. "
     sources = []
@@ -204,7 +207,11 @@ def made_up_articles(count):
     return encode_articles(sources, unit_chars(100), encode)
 
 
+@pytest.mark.whole
 def test_the_chunks_of_all_articles_are_not_copied_to_count_tokens_to_answer(monkeypatch):
+    from mog_assets.papers.learned_chunking.articles import packed
+    from mog_assets.papers.learned_chunking.tokens_to_answer import tokens_to_answer
+
     monkeypatch.setattr("mog_assets.papers.learned_chunking.tokens_to_answer._BLOCK", 20_000)
     articles = made_up_articles(200)
     cuts = [packed(article, 100) for article in articles]

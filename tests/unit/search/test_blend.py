@@ -7,7 +7,6 @@ import pytest
 from candidate_rows import EXPERTS, of_questions
 
 from mog_assets.index.vocabulary import known_share
-from mog_assets.papers.mix_of_granularity.ranking import Router
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.search.blend import Blend
@@ -143,8 +142,11 @@ def test_a_word_that_only_one_text_has_comes_first(write_documents, make_project
             assert "zanthorrhizol" in opened.retrieve(question, method="fused", budget=600).passages[0].text, question
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("vector", [[1.0, 0.0], [0.0, 1.0]])
 def test_a_trained_router_puts_a_known_item_first_whatever_it_learned(vector):
+    from mog_assets.papers.mix_of_granularity.ranking import Router
+
     scores = ALIKE.copy()
     # BM25 has it from one document alone, and every other expert has it last.
     scores[0, :, 1:] = np.linspace(0, 1, 9)[::-1, None]

@@ -15,7 +15,6 @@ from mog_assets.build import plan
 from mog_assets.config import ChunkerSettings
 from mog_assets.documents.documents import write_documents as write_bucket
 from mog_assets.documents.reading import read_corpus
-from mog_assets.papers.learned_chunking.learned import Scorer, Shape, network, stored
 from mog_assets.serve import project as serving
 from mog_assets.text.chunkers import CHUNKERS, Options, fixed, recursive, semantic, sentences
 from mog_assets.text.chunks import split_bucket
@@ -52,6 +51,8 @@ def random_vectors(text, finest_chars, seed=0):
 @cache
 def untrained():
     """The file of a scorer that has learned nothing, for vectors of four entries."""
+    from mog_assets.papers.learned_chunking.learned import Scorer, Shape, network, stored
+
     shape = Shape(4, width=8, layers=1, heads=2)
     weights = {name: tensor.detach().numpy() for name, tensor in network(shape).state_dict().items()}
     path = Path(tempfile.mkdtemp()) / "chunker.safetensors"
@@ -72,6 +73,7 @@ def pieces(text, spans):
 # Every chunker
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", ANY_CHUNKER)
 @given(TEXTS, st.integers(1, 60))
 @settings(max_examples=60, deadline=None)
@@ -83,6 +85,7 @@ def test_spans_tile_any_text(name, text, finest_chars):
     assert spans[:, 0].tolist() == [0, *spans[:-1, 1].tolist()][: len(spans)]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("name", "times"),
     [("sentences", 1), ("fixed", 1), ("recursive", 1), ("paragraphs", 2), ("semantic", 2), ("learned", 2)],
@@ -93,6 +96,7 @@ def test_no_chunk_is_longer_than_its_chunker_promises(name, times, text, finest_
     assert (np.diff(cut_by(name, text, finest_chars)) <= times * finest_chars).all()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", ANY_CHUNKER)
 @pytest.mark.parametrize("text", ["x", ".", " ", "\n", '."', ". ", ".a"])
 def test_a_text_of_one_thing_a_hundred_thousand_times_is_cut(name, text):

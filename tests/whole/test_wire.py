@@ -21,6 +21,9 @@ from mog_assets.resources.chat import Form, LlmSettings, RequestFailed
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.llm import OpenAIModel
 
+# Roles of all papers, and the maker of questions.
+pytestmark = pytest.mark.whole
+
 OPTIONS = {"A": "insulin", "B": "glucagon", "C": "cortisol", "D": "aldosterone"}
 CHOICE = AnswerRequest("c", "Which hormone lowers blood glucose?", OPTIONS, "choice")
 YES_NO = AnswerRequest("y", "Does insulin lower blood glucose?", {"A": "yes", "B": "no", "C": "maybe"}, "yesno")
