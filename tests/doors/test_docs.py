@@ -28,6 +28,9 @@ from mog_assets.resources.store import Store
 from mog_assets.search import trainers
 from mog_assets.search.crossvalidation import cross_validated, fused_recalls
 
+# Pages are of all parts.
+pytestmark = pytest.mark.whole
+
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Made by a command, with values of its own in it.
 WRITTEN = [page for page in PAGES if not page.name.startswith("results")]
@@ -202,7 +205,6 @@ def test_what_pages_show_is_what_the_commands_print(whole_samples):
         assert matches(output, done.stdout), f"{line}\n{done.stdout}{done.stderr}"
 
 
-@pytest.mark.whole
 @pytest.mark.full
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_samples_choose_the_same_ranking_with_vectors_as_another_processor_rounds_them(whole_samples, seed):
