@@ -525,6 +525,7 @@ def test_a_passage_of_hostile_text_is_noted_as_it_stands(visit, noting, project)
     expect(page.get_by_role("status")).to_have_text("Taken back.")
 
 
+@pytest.mark.whole
 def test_what_cannot_be_noted_is_said(visit, noting):
     page = visit(server=noting)
     ask(page, CIABATTA)
