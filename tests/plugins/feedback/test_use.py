@@ -476,6 +476,7 @@ def test_opening_deletes_what_is_old_also_after_it_was_switched_off(copied_proje
     assert list(evidence(log)) == [QUESTION] and b"Philippa" not in held(log)
 
 
+@pytest.mark.whole
 def test_snapshots_exports_and_prune_leave_it_alone(copied_project, tmp_path):
     log = log_path(copied_project.home)
     note(log)
@@ -560,6 +561,7 @@ def test_a_page_notes_and_takes_back(served, noted):
     assert served.call("/v1/corpora")[2]["use"] is True
 
 
+@pytest.mark.whole
 def test_other_shapes_are_noted_as_questions(served, noted):
     _, log = noted
     dify = {"knowledge_id": "garden", "query": "Dify?", "retrieval_setting": {"top_k": 1, "score_threshold": 0}}

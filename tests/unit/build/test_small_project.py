@@ -320,7 +320,6 @@ def test_what_is_written_into_the_home_is_for_its_owner_alone_and_other_files_ar
     assert modes == {"copy": 0o600, "mog.yaml": 0o644, **sqlite}
 
 
-@pytest.mark.whole
 def test_forgetting_says_where_question_sets_copy_questions_of_the_log(tmp_path, make_project):
     from mog_assets.plugins.feedback.use import log_path, note_used
 

@@ -4,10 +4,10 @@ import random
 
 import numpy as np
 import pytest
-from shared import PAPERS
 
 from mog_assets.build.plan import graph, stale
 from mog_assets.build.tools import Tools
+from mog_assets.papers.topics import assets, fitting
 
 WORDS = {
     "sky": "telescope galaxy planet comet orbit nebula asteroid moon star eclipse meteor astronomer",
@@ -35,11 +35,6 @@ def by_first_word(vectors, texts, settings, seed):
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_topics():
-    if not PAPERS:
-        yield
-        return
-    from mog_assets.papers.topics import assets, fitting
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "_cluster", by_first_word)
         patch.setattr(assets, "fit_apart", lambda arguments: fitting.fit_buckets(**arguments))
