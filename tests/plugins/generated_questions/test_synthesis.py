@@ -616,6 +616,7 @@ def test_generation_without_questions_to_train_on_is_part_of_no_other_project(in
     assert not {"questions", "candidates"} & set(plan.needed(recipes, [KEY]))
 
 
+@pytest.mark.parts("learned")
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -30,7 +30,8 @@ from mog_assets.resources.sqlite import connect
 from mog_assets.resources.store import Store
 from mog_assets.resources.writing import atomic
 
-pytestmark = pytest.mark.full
+# Its project has a log of use, and what it need not build is of papers.
+pytestmark = [pytest.mark.full, pytest.mark.whole]
 
 # In no document: wherever it stands in the home, a question brought it there.
 MARKER = "zeppelinquark"
