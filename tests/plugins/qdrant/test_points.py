@@ -40,6 +40,7 @@ def test_nearest_in_collections_are_those_of_all_products(sample_project, level,
         assert (chunks == expected).mean() > 0.9
 
 
+@pytest.mark.whole
 def test_ids_are_those_of_the_points_in_qdrant(sample_project, tmp_path):
     words = [*command("export"), "--vectors", "--to", tmp_path, "--config", sample_project.config]
     subprocess.run(words, env=environment(), check=True)
