@@ -73,6 +73,7 @@ def built(folder, encoder, documents, rows):  # noqa: F811
     return folder / "mog.yaml", tools.store.read("method", None).manifest.info
 
 
+@pytest.mark.whole
 @settings(max_examples=examples(2), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(TEXTS), max_size=6), st.lists(ROWS, max_size=12))
 @example(TEXTS[:2], SPREADSHEET)

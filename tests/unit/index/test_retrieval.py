@@ -299,6 +299,7 @@ def test_fusion_of_nothing_is_nothing():
 # Methods
 
 
+@pytest.mark.parts("paper", "bm25-mog-None-mog-None")
 @pytest.mark.parametrize(
     ("name", "default", "canonical", "retriever", "kind", "level"),
     [
@@ -326,6 +327,7 @@ def test_method_by_any_of_its_names(name, default, canonical, retriever, kind, l
     assert parse(canonical, settings) == method
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "name",
     ["", "moggy", "fixed", "fixed-0", "fixed-6", "mog-2", "medrag-3", "tfidf:mog-paper", "dense", "dense-9"]
@@ -341,6 +343,7 @@ def test_unknown_method_is_refused_with_the_known_ones(name):
     assert str(caught.value).endswith(f"got {name!r}")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("default", ["bm25", "dense", "hybrid"])
 def test_methods_of_groups_are_canonical_and_distinct(default):
     settings = TRAINED.model_copy(update={"retriever": default, "methods": ["default", "papers", "fused"]})
@@ -351,6 +354,7 @@ def test_methods_of_groups_are_canonical_and_distinct(default):
     assert [parse(name, settings).name for name in names] == names
 
 
+@pytest.mark.whole
 def test_without_methods_rankings_and_levels_are_compared():
     plain = {f"{retriever}:fixed-{level}" for retriever in RETRIEVERS for level in range(1, 6)}
     plain = {parse(name, SETTINGS).name for name in plain}
@@ -358,6 +362,7 @@ def test_without_methods_rankings_and_levels_are_compared():
     assert {method.name for method in named_methods(TRAINED)} == {"fused", "tuned", "mog", "mix", *plain}
 
 
+@pytest.mark.whole
 def test_groups_leave_out_what_cannot_be_trained_and_names_do_not():
     group = named_methods(SETTINGS.model_copy(update={"methods": ["papers"]}))
     assert group and not any(method.trained for method in group)

@@ -304,6 +304,7 @@ def test_a_set_without_splits_whose_file_has_none_for_them_says_what_to_name(mak
         built(write_project(tmp_path, make_project, records))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("wrong", "expected"),
     [
@@ -321,6 +322,7 @@ def test_a_set_comes_from_one_place(make_project, tmp_path, wrong, expected):
         assert (found.train, found.test) == (["train"], [])
 
 
+@pytest.mark.whole
 def test_no_question_of_people_makes_way_for_one_that_was_made(make_project, tmp_path):
     records = [
         {"id": "own", "question": "Where does mint belong?", "split": "train", "quote": "Keep it in a pot."},

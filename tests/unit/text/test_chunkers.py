@@ -416,6 +416,7 @@ def test_rows_of_other_vectors_are_not_reused(tmp_path):
 # The whole graph
 
 
+@pytest.mark.whole
 @pytest.mark.full
 def test_any_chunker_works_with_every_part_of_the_graph(tmp_path, make_project, write_documents, materialise_project):
     texts = {"pond": " ".join(POND), "bank": " ".join(BANK), "both": " ".join(POND[:2] + BANK[:2]), "heron": HERON}
