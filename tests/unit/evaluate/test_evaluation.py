@@ -454,6 +454,7 @@ def bring_up_to_date(settings, force=(), **replaced):
     }
 
 
+@pytest.mark.whole
 @pytest.mark.full
 def test_edit_of_a_document_without_labels_does_not_train_the_router_again(moor, copied):
     path = copied.corpora["moor"].path
@@ -465,6 +466,7 @@ def test_edit_of_a_document_without_labels_does_not_train_the_router_again(moor,
     assert now == before
 
 
+@pytest.mark.whole
 @pytest.mark.full
 def test_edit_of_a_document_with_labels_can_train_the_router_again(copied):
     # Without its evidence a question has no label, and the router one question less.
@@ -475,6 +477,7 @@ def test_edit_of_a_document_with_labels_can_train_the_router_again(copied):
     assert outcomes["router_paper"].artefact.manifest.info["router"]["training"]["animals"]["questions"] == 15
 
 
+@pytest.mark.whole
 def test_forced_run_ranks_and_measures_again_and_gives_the_same(moor, copied):
     forced = [recipe.key for recipe in plan.graph(copied).values() if recipe.repeatable and not recipe.on_demand]
     assert set(forced) >= {"runs", "scores", "history"}
@@ -490,6 +493,7 @@ def test_forced_run_ranks_and_measures_again_and_gives_the_same(moor, copied):
     assert outcomes["history"].artefact.manifest.counts["evaluations"] == 2
 
 
+@pytest.mark.whole
 def test_forced_run_that_ranks_otherwise_is_flagged(copied, monkeypatch):
     from mog_assets.evaluate import runs
 
@@ -507,6 +511,7 @@ def test_forced_run_that_ranks_otherwise_is_flagged(copied, monkeypatch):
     assert "of 30 rankings, 0 have other passages and 30 other scores" in again.faults["same_again"]
 
 
+@pytest.mark.whole
 def test_forced_run_that_measures_what_cannot_be_is_refused(copied):
     recipe = plan.graph(copied)["scores"]
 
@@ -590,6 +595,7 @@ def test_no_control_is_tested_or_a_baseline(sample_project):
     assert scores.loc[~control, "p_vs_best_fixed"].notna().any()
 
 
+@pytest.mark.parts("named1", "named2")
 @pytest.mark.parametrize("named", [None, ["fused-paper-1"], ["random", "fused-paper-1", "gold", "gold"]])
 def test_controls_are_compared_whatever_methods_are_named(nights, named):
     settings = nights.settings.model_copy(update={"methods": named})
@@ -651,6 +657,7 @@ def test_gold_passages_are_the_pieces_of_evidence_in_their_order(sample_project)
     assert drawn(passages, 0) == []
 
 
+@pytest.mark.whole
 def test_runs_count_the_tokens_of_their_passages(sample_project):
     runs = read_runs(Tools(sample_project.settings).store.read("runs").path("runs.parquet"))
     corpora = sample_corpora(sample_project)
