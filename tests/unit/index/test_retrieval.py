@@ -300,7 +300,6 @@ def test_fusion_of_nothing_is_nothing():
 
 
 @pytest.mark.parts("paper", "bm25-mog-None-mog-None")
-@pytest.mark.parts("paper", "bm25-mog-None-mog-None")
 @pytest.mark.parametrize(
     ("name", "default", "canonical", "retriever", "kind", "level"),
     [
