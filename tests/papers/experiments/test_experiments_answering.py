@@ -126,6 +126,9 @@ class NearSighted:
         self.answered.append((asked.id, tuple(passages)))
         return self._reply(self.questions[asked.id].answer if self._sees(asked, passages) else "wrong")
 
+    def play(self, role, asked, read):
+        return {"extract": self.extract, "reduce": self.reduce}[role.name](asked, read)
+
     def extract(self, asked, passages):
         self.extracted.append((asked.id, tuple(passages)))
         return self._reply("here" if self._sees(asked, passages) else "")
@@ -192,6 +195,7 @@ def test_a_claim_about_language_models_is_not_decided_by_the_embedded_reader(don
         assert "extractive-" in claim["because"] and "p = " in claim["because"]
 
 
+@pytest.mark.parts("trained")
 @pytest.mark.parametrize("reader", ["neural", "trained", "openai"])
 def test_a_claim_about_models_is_decided_by_any_that_reads_and_says_which(reader):
     lab = SimpleNamespace(settings=SimpleNamespace(answering=AnsweringSettings(reader=reader)), reads=True)

@@ -717,6 +717,7 @@ def test_corpus_without_all_of_its_payloads_fails_the_check(project, monkeypatch
     }
 
 
+@pytest.mark.whole
 def test_check_finds_topics_that_the_model_has_not(built):
     stored = built.tools.store.read("topics/assigned", "one")
     files = {name: entry["file"] for name, entry in stored.manifest.files.items()}
