@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import re
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.files import make_way, not_writable
+
+# It warns where there are no locks of the system: what builds says in a line that it does not run there.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", UserWarning)
+    from filelock import FileLock, Timeout
 
 
 def orphans(folder: Path, keep: Iterable[str]) -> list[Path]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from mog_assets.config import Settings
 from mog_assets.registry import DEMANDS, VECTOR_STORES
-from mog_assets.resources.snapshot import Place
+
+if TYPE_CHECKING:
+    from mog_assets.resources.snapshot import Place
 
 
 @dataclass(frozen=True)

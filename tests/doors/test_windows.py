@@ -37,7 +37,6 @@ def test_the_server_answers(sample_project, tmp_path):
     assert json.loads(told)[0]["text"] == answer["passages"][0]["text"]
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("command", ["run", "ui"])
 def test_what_builds_says_where_it_runs(sample_project, command):
     done = mog(sample_project, command)
