@@ -1,4 +1,4 @@
-"""Assets of the evaluation stage: `runs`, `scores`, `answer_scores`, `history`."""
+"""Assets of the evaluation stage: `runs`, `scores`, `answer_scores`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
 from mog_assets.evaluate import checks, plots
 from mog_assets.evaluate.answers import answer_board, mark, score_answers
-from mog_assets.evaluate.configuration import configuration
-from mog_assets.evaluate.history_assets import build_history
 from mog_assets.evaluate.measures import (
     boards,
     evaluate,
@@ -137,6 +135,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key="scores",
             build=build_scores,
+            is_result=True,
             description="Every measure of every method, with interval, coverage, test against the best fixed level.",
             group=GROUP,
             deps=("runs", "questions"),
@@ -171,19 +170,5 @@ def recipes(settings: Settings) -> list[Recipe]:
             ]
             if combinations(settings)
             else []
-        ),
-        Recipe(
-            key="history",
-            build=build_history,
-            description="Scores by date, and whether they are significantly lower than the last accepted ones.",
-            is_result=True,
-            group=GROUP,
-            deps=("scores",),
-            partitioned=False,
-            settings=lambda tools: [configuration(tools.settings), origins(tools.settings)],
-            repeatable=True,
-            checks=(checks.NO_SIGNIFICANT_DROP, checks.NOTHING_LOST),
-            kinds=("parquet",),
-            version="4",
         ),
     ]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.build.plots import new_figure, plain, png
-from mog_assets.evaluate.measures import CONTEXTS, leading_measure
+from mog_assets.evaluate.measures import CONTEXTS
 from mog_assets.search.methods import METHODS, rankings
 
 # The look of what has none of its own: methods of other packages, and controls.
@@ -63,45 +63,6 @@ def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
 def look(kind: str) -> tuple[str, str]:
     """Colour and marker of a kind of method."""
     return (METHODS[kind].look if kind in METHODS else None) or _GREY
-
-
-def er_over_time(history: pd.DataFrame, question_set: str, best: int = 5) -> bytes:
-    """The leading measure of the currently best methods by time of evaluation, with marks at significant drops.
-
-    Args:
-        history: Rows of one or more evaluations, from `history.rows`.
-        question_set: The one to show.
-        best: Number of methods.
-    """
-    here = history[history["question_set"] == question_set]
-    measure = leading_measure(set(here["measure"]))
-    here = here[here["measure"] == measure]
-    last = here[here["time"] == here["time"].max()].sort_values("value", ascending=False, kind="stable")
-    figure = new_figure(7, 3.6)
-    axes = figure.subplots()
-    for split, method in last[["split", "method"]].head(best).itertuples(index=False):
-        line = here[(here["split"] == split) & (here["method"] == method)].sort_values("time")
-        times, value = line["time"].to_numpy(), line["value"].to_numpy(float)
-        (drawn,) = axes.plot(times, value, marker="o", markersize=3, label=plain(f"{method} ({split})"))
-        low, high = line["low"].to_numpy(float), line["high"].to_numpy(float)
-        axes.fill_between(times, low, high, color=drawn.get_color(), alpha=0.1, linewidth=0)
-    fallen = here[here["dropped"] & here["method"].isin(last["method"].head(best))]
-    if len(fallen):
-        axes.scatter(
-            fallen["time"].to_numpy(),
-            fallen["value"].to_numpy(float),
-            marker="v",
-            s=70,
-            color="black",
-            zorder=3,
-            label="significant drop",
-        )
-    axes.set(xlabel="time of evaluation (UTC)", ylabel=measure, title=plain(question_set))
-    axes.tick_params(axis="x", labelrotation=20)
-    axes.grid(alpha=0.3)
-    if len(last):
-        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
-    return png(figure)
 
 
 def stacked(

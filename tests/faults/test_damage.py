@@ -18,7 +18,6 @@ from mog_assets.build.plan import graph, stale
 from mog_assets.build.tools import Tools
 from mog_assets.cli import main
 from mog_assets.cli.verification import verify
-from mog_assets.evaluate import history
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Store, digest
 from mog_assets.resources.writing import atomic
@@ -126,6 +125,8 @@ def three(moor, tmp_path_factory):
 @pytest.fixture
 def nights(three, tmp_path):
     """Settings and store of a copy of it."""
+    from mog_assets.plugins.report import history
+
     copy_folder(three, tmp_path / "moor")
     settings = config.load(tmp_path / "moor" / "mog.yaml")
     store = Store(settings.home)
@@ -133,6 +134,8 @@ def nights(three, tmp_path):
         settings=settings,
         store=store,
         history=lambda: pd.read_parquet(store.read("history").path("history.parquet")),
+        file=settings.home / history.FILE,
+        lines=lambda: history.read(settings.home / history.FILE)[0],
     )
 
 
@@ -151,6 +154,7 @@ OF_HISTORY = ["history.parquet", "accepted.parquet", "manifest.json", "the file"
 
 
 # Each place and each kind of damage once, the other pairs with the long tests.
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("name", "harm"),
     [
@@ -162,19 +166,20 @@ OF_HISTORY = ["history.parquet", "accepted.parquet", "manifest.json", "the file"
 )
 def test_damage_to_the_file_or_the_artefact_of_history_loses_no_evaluation(nights, name, harm):
     before, stored = nights.history(), nights.store.read("history")
-    places = {"manifest.json": stored.folder / "manifest.json", "the file": nights.settings.home / history.FILE}
+    places = {"manifest.json": stored.folder / "manifest.json", "the file": nights.file}
     harm(places.get(name) or stored.path(name))
     bring_up_to_date(nights.settings, "history", force=True)
     pd.testing.assert_frame_equal(nights.history(), before)
     assert verify(nights.settings)[1] == []
     evaluate_again(nights.settings)
-    table, _ = history.read(nights.settings.home / history.FILE)
+    table = nights.lines()
     pd.testing.assert_frame_equal(table, nights.history())
     assert table["time"].nunique() == 4
 
 
+@pytest.mark.whole
 def test_a_line_that_a_killed_process_began_is_told_and_the_others_stay(nights):
-    file, before = nights.settings.home / history.FILE, nights.history()
+    file, before = nights.file, nights.history()
     whole = file.read_bytes()
     file.write_bytes(whole + whole[:100])
     evaluate_again(nights.settings)
@@ -183,6 +188,7 @@ def test_a_line_that_a_killed_process_began_is_told_and_the_others_stay(nights):
     assert nights.store.read("history").manifest.info["lost"] == [f"lines of {file} that cannot be read: 1"]
 
 
+@pytest.mark.whole
 def test_history_survives_the_store_and_says_that_it_is_compared_with_nothing(nights):
     before = nights.history()
     shutil.rmtree(nights.store.read("history").folder)

@@ -1,4 +1,4 @@
-"""The report: all measurements as one self-contained HTML page."""
+"""The history of scores, with its alarm, and the report: all measurements as one self-contained HTML page."""
 
 from mog_assets import registry
 

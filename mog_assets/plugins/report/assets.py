@@ -1,4 +1,4 @@
-"""The asset `report`."""
+"""The assets `history` and `report`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import pandas as pd
 from mog_assets.answer.answerers import answer_tables
 from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
-from mog_assets.evaluate.configuration import shown_configuration
+from mog_assets.evaluate.configuration import configuration, shown_configuration
 from mog_assets.evaluate.leaderboard import leaderboards
 from mog_assets.evaluate.measures import LEADS, Board, boards, headline_measures
 from mog_assets.evaluate.runs_assets import scored_questions
 from mog_assets.evaluate.score_tables import read_comparisons
 from mog_assets.evaluate.scores import leaderboard
 from mog_assets.evaluate.shares import SHARES
-from mog_assets.plugins.report import browse, plots
+from mog_assets.plugins.report import browse, checks, plots
 from mog_assets.plugins.report.charts import Report
+from mog_assets.plugins.report.history_assets import build_history
 from mog_assets.plugins.report.page import environment, render
 from mog_assets.questions.origins import origins, said
 from mog_assets.registry import RECIPES
@@ -32,19 +33,19 @@ def build_report(work: Work) -> None:
     inputs |= {f"documents of {name}": work.input("documents", name).manifest.version for name in corpora}
     scores = pd.read_parquet(stored.path("scores.parquet"))
     table, made_by = pd.read_parquet(past.path("history.parquet")), origins(settings)
-    configuration = shown_configuration(settings)
+    shown = shown_configuration(settings)
     chosen, items = work.input("method").manifest.info, work.input("known_items").manifest.info["rows"]
     counted = browse.of_one(pd.read_parquet(work.input("runs").path(SHARES)), chosen["method"])
     tables = [(table, answered.manifest.info.get(table.name, [])) for table in answer_tables()] if answered else []
     facts = [
         *([("scores of", f"{table['time'].max():%Y-%m-%d %H:%M} UTC")] if len(table) else []),
-        ("encoder", f"{configuration['encoder']['model']}, {work.tools.encoder.fingerprint[:12]}"),
+        ("encoder", f"{shown['encoder']['model']}, {work.tools.encoder.fingerprint[:12]}"),
         ("seed", str(settings.seed)),
         *environment(),
         *((f"version of {key}", version[:12]) for key, version in inputs.items()),
     ]
     # Tables are in a manifest, so no file version shows that they have changed.
-    path, exists = work.file("report.html", inputs, configuration, facts, *(rows for _, rows in tables), items)
+    path, exists = work.file("report.html", inputs, shown, facts, *(rows for _, rows in tables), items)
     if not exists:
         main, groups = _browsed(work, scores)
         measured, of = (
@@ -67,7 +68,7 @@ def build_report(work: Work) -> None:
                 f"`auto` is `{chosen['method']}`: {chosen['why']}.",
                 f"Retriever {settings.retriever}, k_r = {settings.k_r}, k = {settings.k}, levels {settings.levels}, "
                 f"chunker {settings.chunker.name}, finest {settings.finest_chars} characters, "
-                f"encoder {configuration['encoder']['model']}, "
+                f"encoder {shown['encoder']['model']}, "
                 f"seed {settings.seed}.",
                 "The best fixed level is chosen on the questions it is scored on, which favours it.",
             ],
@@ -79,7 +80,7 @@ def build_report(work: Work) -> None:
             answer_tables=tables,
             history=table,
             facts=facts,
-            configuration=configuration,
+            configuration=shown,
             origins=made_by,
             comparisons=read_comparisons(stored, scores),
         )
@@ -109,10 +110,24 @@ def _browsed(work: Work, scores: pd.DataFrame) -> tuple[dict[Board, list[str]], 
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """Return the recipe of the report; none without test questions."""
+    """Return the recipes of history and report; none without test questions."""
     if not settings.tests:
         return []
     return [
+        Recipe(
+            key="history",
+            build=build_history,
+            description="Scores by date, and whether they are significantly lower than the last accepted ones.",
+            is_result=True,
+            group="evaluation",
+            deps=("scores",),
+            partitioned=False,
+            settings=lambda tools: [configuration(tools.settings), origins(tools.settings)],
+            repeatable=True,
+            checks=(checks.NO_SIGNIFICANT_DROP, checks.NOTHING_LOST),
+            kinds=("parquet",),
+            version="4",
+        ),
         Recipe(
             key="report",
             build=build_report,

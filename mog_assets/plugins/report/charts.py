@@ -12,10 +12,10 @@ import pandas as pd
 from mog_assets.answer.answerers import AnswerTable
 from mog_assets.evaluate.answers import MEASURES as ANSWER_MEASURES
 from mog_assets.evaluate.answers import answer_board
-from mog_assets.evaluate.history import ALPHA
 from mog_assets.evaluate.measures import CONTEXTS, LEADS, Board, boards, lower_is_better
 from mog_assets.evaluate.score_tables import Comparison
 from mog_assets.evaluate.scores import interval, on_documents, p_text
+from mog_assets.plugins.report.history import ALPHA
 from mog_assets.questions.origins import Origins, said
 from mog_assets.search.methods import unlimited
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import pandas as pd
 
-from mog_assets.evaluate.history import ALPHA
 from mog_assets.evaluate.leaderboard import differences_shown
 from mog_assets.evaluate.measures import LEADS, boards, leading_measure, lower_is_better
 from mog_assets.evaluate.scores import gap_closed, on_documents, p_text
@@ -36,6 +35,7 @@ from mog_assets.plugins.report.charts import (
     shares,
     text,
 )
+from mog_assets.plugins.report.history import ALPHA
 from mog_assets.questions.origins import said
 from mog_assets.registry import SCORE_TABLES
 from mog_assets.search.methods import LIMITS, controls, unplaced

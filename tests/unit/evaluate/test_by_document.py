@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from scipy import stats
 
 from mog_assets import cli
-from mog_assets.evaluate import history
 from mog_assets.evaluate.answers import mark, score_answers
 from mog_assets.evaluate.comparison import compare_cells
 from mog_assets.evaluate.measures import evaluate, measure_names
@@ -193,7 +192,10 @@ def test_scores_have_intervals_and_tests_by_document_and_say_how_many():
     assert apart.loc[("mog-paper", "ER"), "p_vs_best_fixed"] < 0.001
 
 
+@pytest.mark.whole
 def test_a_drop_on_a_few_documents_raises_no_alarm():
+    from mog_assets.plugins.report import history
+
     now, before = history.leading(measured(0 * EFFECTS)), history.leading(measured(EFFECTS))
     found = history.compare(now, before, 0)
     assert not found["dropped"].any() and history.drops(found) == []
@@ -203,7 +205,10 @@ def test_a_drop_on_a_few_documents_raises_no_alarm():
     assert "on 90 questions on 90 documents" in said
 
 
+@pytest.mark.whole
 def test_an_accepted_evaluation_that_does_not_know_documents_is_compared_with():
+    from mog_assets.plugins.report import history
+
     before = history.leading(measured(EFFECTS)).drop(columns="document")
     assert not history.compare(history.leading(measured(0 * EFFECTS)), before, 0)["dropped"].any()
 
