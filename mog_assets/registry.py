@@ -9,7 +9,7 @@ A package names a module as an entry point, and that module registers values, or
     registry.COMMANDS.add_modules("their_package.commands")
 
 The papers and plugins of this package come in the same way; the modules that are named here are those of the core.
-What each value is, and an example of each: docs/plugins.md, examples/plugin.
+What each value is: docs/plugins.md; a package with some: examples/plugin.
 """
 
 from __future__ import annotations

@@ -16,6 +16,10 @@ PLUGINS = "mog_assets.plugins"
 Value = TypeVar("Value")
 
 
+# One for all: while the modules of one are imported, they read and fill others.
+_LOCK = threading.RLock()
+
+
 class Registry(Mapping[str, Value], Generic[Value]):
     """Values of one kind by name, in the order in which they were registered; filled when it is first read.
 
@@ -28,7 +32,6 @@ class Registry(Mapping[str, Value], Generic[Value]):
     def __init__(self, kind: str, *modules: str, reserved: Collection[str] = ()) -> None:
         self.kind, self._modules, self._reserved = kind, [*modules], reserved
         self._values: dict[str, Value] = {}
-        self._lock = threading.RLock()
 
     def register(self, name: str, value: Value) -> Value:
         """Add a value; registering the same again changes nothing.
@@ -46,7 +49,7 @@ class Registry(Mapping[str, Value], Generic[Value]):
 
     def add_modules(self, *modules: str) -> None:
         """Name modules that register values: they are imported when the registry is next read, not before."""
-        with self._lock:
+        with _LOCK:
             self._modules += modules
 
     def check(self, name: str) -> str:
@@ -72,7 +75,7 @@ class Registry(Mapping[str, Value], Generic[Value]):
         return len(self._filled())
 
     def _filled(self) -> dict[str, Value]:
-        with self._lock:
+        with _LOCK:
             # Those of the core come first. A module that reads the registry while it is imported sees what there is.
             self._import_modules()
             load_plugins()

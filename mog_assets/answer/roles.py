@@ -1,4 +1,4 @@
-"""What readers do for answering methods: each call returns a value, or why there is none, and its cost."""
+"""Define what readers do for answering methods: each call returns a value, or why there is none, and its cost."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Role(Generic[T]):
-    """What a way of answering asks readers for beside answers; `Way.roles` names it.
+    """Describe what a way of answering asks readers for beside answers; `Way.roles` names it.
 
     Its functions are given the request and what is read, as `Roles.play`; those without a model are given the reader
     first.
@@ -227,7 +227,7 @@ class Roles(Protocol):
         """The letter of an option, or a text for an open question; without passages, from the reader's knowledge."""
 
     def play(self, role: Role[T], request: AnswerRequest, *read: Any) -> Reply[T]:
-        """What a way of answering asks for beside an answer, from what is read."""
+        """Return what a way of answering asks for beside an answer, from what is read."""
 
     def judge(self, request: AnswerRequest, answer: str, reference: str) -> Reply[Judgement]:
         """Marks for an answer, compared with the reference answer."""

@@ -18,7 +18,7 @@ Told = Callable[[str, dict[str, Any]], object]
 
 
 def watched(means: Means, tell: Told) -> Means:
-    """The same means, which tell each step when it is done.
+    """Return the same means, which tell each step when it is done.
 
     Where an answer is written piece by piece, `ask.answer` tells these as `token` besides.
 

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -108,10 +108,10 @@ def serve(path: str | None, host: str, port: int, log_format: str, **given: Any)
         sys.stdout.flush()
 
     starting = (registry.SERVER_FLAGS[name].start for name in options.flags)
-    started = [start(settings, config.file(path)) for start in starting if start is not None]
-    server.serve(made, made.state.serving, opened, ready)
-    for each in started:
-        each.close()
+    with ExitStack() as beside:
+        for start in filter(None, starting):
+            beside.callback(start(settings, config.file(path)).close)
+        server.serve(made, made.state.serving, opened, ready)
     end(project)
 
 
@@ -143,7 +143,7 @@ def _options(host: str, settings: Settings, given: dict[str, Any]) -> ServerOpti
     key = access.key_for(host, opened_authorizer(settings) is not None)
     given["connections_per_address"] = given["connections_per_address"] or math.ceil(given["connections"] / 4)
     values = {_FIELDS.get(name, name): value for name, value in given.items()}
-    flags = frozenset(name for name in registry.SERVER_FLAGS if values.pop(name))
+    flags = frozenset(name for name in registry.SERVER_FLAGS if values.pop(name.replace("-", "_")))
     return ServerOptions(key=key, hosts=access.names_of(host, key), flags=flags, **values)
 
 

@@ -15,8 +15,8 @@ from mog_assets.config import Settings
 from mog_assets.registry import Registry
 
 Nearest = Callable[..., list[tuple[np.ndarray, np.ndarray]]]
-"""The nearest chunks of each corpus, see `search.merge`: given the corpora, vectors of questions, a level, how many,
-and as `where` values of their payload for each question, or None."""
+"""The nearest chunks of each corpus (see `level_search.merge`), given the corpora, vectors of questions, a level, how
+many, and as `where` values of their payload for each question, or None."""
 
 
 @dataclass(frozen=True)

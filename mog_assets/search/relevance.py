@@ -92,7 +92,7 @@ class Relevance:
         return np.ceil(GRADES * np.clip(self.covered / np.maximum(could, 1), 0, 1) - 1e-9).astype(np.int64)
 
     def recall(self, order: np.ndarray) -> np.ndarray:
-        """Evidence recall of every question: `ER`, see `evaluation.measures.evaluate`.
+        """Evidence recall of every question: `ER`, see `evaluate.measures.evaluate`.
 
         Args:
             order: Rows of the candidates by question, best first.

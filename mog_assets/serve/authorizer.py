@@ -47,7 +47,7 @@ class Sight:
     @property
     def whole(self) -> bool:
         """Tell whether nothing is kept from view."""
-        return self.known is None
+        return self.documents is None and self.known is None and not self.hidden
 
     def shown(self, metadata: Any, name: str = "") -> Any:
         """Return metadata without what is not shown."""

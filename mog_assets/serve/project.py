@@ -107,7 +107,7 @@ class Project:
         self.authorizer = opened_authorizer(settings)
         self.principal: Principal | None = None
         self._whole = True
-        # What people ask is stored in the log of use or nowhere.
+        # What people ask is not stored with vectors and replies.
         self._tools = Tools(settings, keep=False)
         self._generations = Generations(self._tools, names, refresh, keep)
         self.observers = opened_observers(settings, keep)
@@ -135,8 +135,8 @@ class Project:
 
     @property
     def seen_as(self) -> list[str]:
-        """What rules call who asks: those who are called alike see the same."""
-        return [] if self.principal is None else sorted(self.principal.names)
+        """Return the names of who asks: searches of different ones are not made together."""
+        return [] if self.principal is None else sorted({self.principal.name, *self.principal.names})
 
     @contextmanager
     def _seeing(self) -> Iterator[tuple[Generation, Sight]]:
@@ -171,6 +171,8 @@ class Project:
         return [name for name, documents in zip(self.opened, having, strict=True) if documents]
 
     def __getattr__(self, name: str) -> Any:
+        if hasattr(type(self), name):
+            return object.__getattribute__(self, name)  # A property failed: with its own error.
         if name not in PROJECT_ATTRIBUTES:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         # Functions are its methods, and properties have a value.
@@ -369,7 +371,7 @@ class Project:
             corpora: See `retrieve`.
             where: See `retrieve`.
             earlier: The questions before it in a conversation and their answers, in order: see `standalone`.
-            on_event: Called with each step when it is done, as JSON values: see `answering.watching.watched`.
+            on_event: Called with each step when it is done, as JSON values: see `answer.watching.watched`.
 
         Raises:
             ConfigError: an argument is wrong.
@@ -434,7 +436,7 @@ class Project:
         """A question of a conversation as one that stands alone, to retrieve and ask with.
 
         A language model writes it, if the settings have one to answer questions; else words that refer back decide,
-        see `answering.conversation`.
+        see `answer.conversation`.
 
         Args:
             question: The question.

@@ -3,16 +3,14 @@
 import json
 import os
 import resource
-import socket
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import fsspec
 import pytest
 import yaml
 from click.testing import CliRunner
+from pages_server import nobody_there, pages_server
 
 from mog_assets import config
 from mog_assets.cli import doctor, forecast, machine_findings, main, project_findings
@@ -23,39 +21,18 @@ pytestmark = pytest.mark.full
 KEY = "sk-right"
 
 
-class Server(BaseHTTPRequestHandler):
-    """Lists models to those who have the key."""
-
-    def do_GET(self):
-        given = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
-        pages = {
-            "/v1/models": {"data": [{"id": "small"}, {"id": "gpt-4o-mini"}]},
-        }
-        status = 401 if given != KEY else 200 if self.path in pages else 404
-        body = json.dumps(pages.get(self.path, {})).encode() if status == 200 else b"wrong key " + given.encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+PAGES = {"/v1/models": {"data": [{"id": "small"}, {"id": "gpt-4o-mini"}]}}
 
 
 @pytest.fixture(scope="module")
 def server():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{running.server_address[1]}"
-        running.shutdown()
+    with pages_server(PAGES, "Authorization", KEY) as address:
+        yield address
 
 
 @pytest.fixture
 def nobody():
-    """An address at which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+    return nobody_there()
 
 
 @pytest.fixture

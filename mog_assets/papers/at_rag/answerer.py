@@ -21,7 +21,7 @@ def at_rag(
     """Retrieve by topic, think, answer, grade, rewrite, until an answer passes (AT-RAG, Algorithm 1).
 
     From the second round on, rankings search for the query together with the best passage that was read, and what they
-    find comes in turn with what was read: see `ranking.multihop`. Methods of the papers search for the query alone.
+    find comes in turn with what was read: see `search.multihop`. Methods of the papers search for the query alone.
 
     If no answer passes, the last one is used and marked as ungraded. A failed grade does not pass. After a failed
     thought or rewrite, the loop continues with the earlier ones; a failed answer ends the question without an answer,

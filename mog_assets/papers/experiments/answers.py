@@ -43,7 +43,7 @@ class AnsweredCases:
     Attributes:
         answers: Result of `rows.read_answers`, with the `document` that each question is about.
         questions: The test questions with a reference answer, by question set; possibly not all of them were asked.
-        marks: Result of `evaluation.answers.mark`, in the order of the answers.
+        marks: Result of `evaluate.answers.mark`, in the order of the answers.
     """
 
     answers: pd.DataFrame
@@ -171,7 +171,7 @@ def flip_rows(marks: pd.DataFrame, kinds: Mapping[str, str], seed: int) -> list[
     """Answers that are right with one method and wrong with `cot`, and vice versa.
 
     Args:
-        marks: Result of `evaluation.answers.mark` for a question set.
+        marks: Result of `evaluate.answers.mark` for a question set.
         kinds: Kinds of its questions.
         seed: Seed of the signs.
 

@@ -22,7 +22,7 @@ from mog_assets.index.corpora import Encode
 from mog_assets.papers.experiments.lab import STATISTICS, Experiment, Findings, Lab, NothingToMeasure
 from mog_assets.papers.experiments.results import ProjectResults, Told, verdicts
 from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS, RetrieverEncoderSettings
-from mog_assets.registry import EXPERIMENTS, RECIPES
+from mog_assets.registry import EXPERIMENTS, RECIPES, VECTOR_STORES
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MogError
@@ -32,7 +32,7 @@ from mog_assets.search.retrieval import Retrieval
 GROUP = "experiments"
 PREFIX = "experiments/"
 FINDINGS = "findings.json"
-_PACKAGES = ("mog-assets", "dagster", "torch", "transformers", "bm25s", "qdrant-edge-py")
+_PACKAGES = ("mog-assets", "dagster", "torch", "transformers", "bm25s")
 
 
 def offered(settings: Settings) -> list[Experiment]:
@@ -101,6 +101,7 @@ def project(name: str, settings: Settings) -> ProjectResults:
 def _facts(tools: Tools) -> dict[str, str]:
     """Facts about the data and software of the measurements."""
     settings = tools.settings
+    packages = (*_PACKAGES, *(name for store in VECTOR_STORES.values() for name in store.packages))
     return {
         "corpora": ", ".join(settings.corpora),
         "questions": ", ".join(f"{name} ({_described(q)})" for name, q in settings.question_sets.items()),
@@ -109,7 +110,7 @@ def _facts(tools: Tools) -> dict[str, str]:
         "k": str(settings.k),
         "seed": str(settings.seed),
         "levels": f"{settings.levels} from {settings.finest_chars} characters, chunker {settings.chunker.name}",
-        "versions": ", ".join(f"{package} {version(package)}" for package in _PACKAGES),
+        "versions": ", ".join(f"{package} {version(package)}" for package in packages),
     }
 
 

@@ -225,7 +225,7 @@ def answered(
         make_contexts: Questions and their contexts; not called if the cell is cached.
 
     Returns:
-        A row per question, as `evaluation.answers.mark`, with its `answer`.
+        A row per question, as `evaluate.answers.mark`, with its `answer`.
     """
 
     def make() -> pd.DataFrame:

@@ -149,7 +149,7 @@ def cost_rows(answers: pd.DataFrame, scores: pd.DataFrame) -> list[dict[str, Any
 
     Args:
         answers: Result of `rows.read_answers` for the question set.
-        scores: Result of `evaluation.answers.score_answers`.
+        scores: Result of `evaluate.answers.score_answers`.
     """
     measured = scores[scores["measure"] == "exact match"].set_index("method")
     rows = []

@@ -265,7 +265,7 @@ def score_rows(
 
     Returns:
         question_set, cell, measure, value, low, high, n, documents, difference, difference_low, difference_high,
-        effect, p, detectable: see `evaluation.scores.compare`; and against, the baseline if there is a comparison.
+        effect, p, detectable: see `evaluate.scores.compare`; and against, the baseline if there is a comparison.
         If cells have a column `answered`, also coverage, its mean.
     """
     columns = ["question", "document", "cell", *measures]

@@ -27,7 +27,7 @@ def mcp(path: str | None, principal: str | None, **flags: bool) -> None:
         from mog_assets.plugins.agents.server import serve_stdio, server
         from mog_assets.serve.limits import ServerOptions, Slots
 
-        options = ServerOptions(flags=frozenset(name for name, given in flags.items() if given))
+        options = ServerOptions(flags=frozenset(name for name in SERVER_FLAGS if flags.get(name.replace("-", "_"))))
         wait_for_words(settings)
         project = mog_assets.open(settings)
         seen = seen_by(project, principal)

@@ -27,7 +27,7 @@ class _Endpoint:
         await self.inner(scope, receive, send)
 
 
-def add_agents(made: FastAPI, serving: Serving) -> None:
+def add_agents(http: FastAPI, serving: Serving) -> None:
     """Add the route, if the package is installed.
 
     Each request stands alone, so that any process can answer it; key, host and size are checked before it comes here.
@@ -36,7 +36,9 @@ def add_agents(made: FastAPI, serving: Serving) -> None:
         from mcp.server.transport_security import TransportSecuritySettings
 
         from mog_assets.plugins.agents.server import server
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
+            raise
         return
     agents = server(serving.project, serving.options, serving.search, serving.answers, serving.documents)
     app = agents.streamable_http_app(
@@ -49,15 +51,15 @@ def add_agents(made: FastAPI, serving: Serving) -> None:
     (inner,) = (route for route in app.routes if isinstance(route, Route))
 
     # No GET: a stream of what the server tells by itself would stay open, and there is nothing to tell.
-    made.routes.append(Route(PATH, endpoint=_Endpoint(inner.endpoint), methods=["POST"]))
-    outer = made.router.lifespan_context
+    http.routes.append(Route(PATH, endpoint=_Endpoint(inner.endpoint), methods=["POST"]))
+    outer = http.router.lifespan_context
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[Any]:
         async with outer(app) as state, agents.session_manager.run():
             yield state
 
-    made.router.lifespan_context = lifespan
+    http.router.lifespan_context = lifespan
     serving.headers += ["mcp-protocol-version", "mcp-session-id"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -36,8 +35,7 @@ def export(path: str | None, folder: Path | None, vectors: bool, level: int) -> 
     from mog_assets.resources.writing import atomic
 
     settings = settings_of(path)
-    used = Path(os.environ.get(config.CONFIG_VARIABLE) or config.DEFAULT_CONFIG).resolve()
-    folder = folder or used.parent / "export"
+    folder = folder or config.file().parent / "export"
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--to: expected a folder or a path that does not exist, got the file {folder}")
     if vectors:

@@ -23,7 +23,7 @@ def nearest(
     k: int,
     where: Sequence[dict[str, int]] | None = None,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Find the k nearest chunks of each corpus, whose payload a question's `where` gives; see `search.merge`.
+    """Find the k nearest chunks of each corpus, whose payload a question's `where` gives; see `level_search.merge`.
 
     Qdrant may hold rounded vectors: it is asked for more chunks, which are then compared exactly.
     """

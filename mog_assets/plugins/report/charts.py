@@ -36,7 +36,7 @@ class Report:
         main: Methods drawn by default, by board.
         groups: Results of `browse.by_group`, by board.
         shares: Result of `shares.of_one`.
-        known_items: Result of `ranking.known_items.summary`.
+        known_items: Result of `evaluate.known_items.summary`.
         answers: Result of `answers.score_answers`.
         answer_tables: Tables of ways of answering, with their rows.
         history: Rows of one or more evaluations, from `history.rows`.

@@ -117,7 +117,7 @@ def test_settings_know_every_chunker(name):
 
 
 def ends_by_hand(text):
-    """Sentence ends as corpus/sentences.py states them, a character at a time."""
+    """Sentence ends as text/sentences.py states them, a character at a time."""
 
     def after(start, characters):
         while start < len(text) and (text[start].isspace() if characters is None else text[start] in characters):

@@ -1,4 +1,4 @@
-"""A plugin with one value of each kind that can be added to mog-assets, registered where it is defined.
+"""A plugin with values of the commonest kinds that can be added to mog-assets, registered where it is defined.
 
 `pip install` of this folder is all that is needed: mog-assets imports the module that `pyproject.toml` names as an entry
 point. A larger plugin would register more modules, as this one does its importer, which are imported when they are needed.

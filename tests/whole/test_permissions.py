@@ -24,13 +24,13 @@ from web_server import WebServer
 
 import mog_assets
 from mog_assets.plugins.permissions.rules import hashed
+from mog_assets.plugins.pushing.pushed import push
 from mog_assets.resources.errors import ConfigError, MogError, NotAllowed, NotFound
 from mog_assets.serve import http
 from mog_assets.serve.limits import ServerOptions
 
 # Documents are pushed, questions are noted, and methods of papers are asked.
 pytestmark = pytest.mark.whole
-push = pytest.importorskip("mog_assets.plugins.pushing.pushed").push
 
 GROUPS = ["staff", "hr", "lab"]
 PEOPLE = {"ann": ["staff"], "bob": ["hr", "lab"], "eve": []}
