@@ -50,7 +50,8 @@ def examine(path: str | None = None) -> Iterator[Finding]:
             yield from _tried(item, check, settings)
     yield from _tried("home", project.home, settings, config.file(path).parent)
     for name, store in registry.VECTOR_STORES.items():
-        yield from _tried(name, store.findings)
+        if settings is None or store.used(settings):
+            yield from _tried(name, store.findings)
     yield from _tried("model", machine.model, settings)
     yield from _tried("dagster", machine.dagster, settings)
     yield from _tried("open files", machine.open_files)

@@ -71,13 +71,13 @@ def _rows(settings: Settings, corpus: str) -> Iterator[dict[str, Any]]:
 
 
 def _summary(settings: Settings, corpus: str) -> dict[str, Any]:
-    from mog_assets.registry import VECTOR_STORES
+    from mog_assets.index.vector_stores import used_stores
     from mog_assets.resources.store import Store
 
     stored = Store(settings.home).read("documents", corpus)
     counts = {name: int(stored.manifest.counts.get(name, 0)) for name in ("documents", "characters", "skipped")}
     said = {name: stored.manifest.info.get(name, {}) for name in ("files not read", "notes")}
-    for store in VECTOR_STORES.values():
+    for store in used_stores(settings).values():
         said |= store.facts(settings, corpus)
     if settings.encoder.served:
         vectors = Store(settings.home).find("embeddings/level_1", corpus)

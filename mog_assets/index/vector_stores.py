@@ -24,6 +24,7 @@ class VectorStore:
     """A vector store, with an asset for each level, `asset/level_1` and so on, that is made of points for its chunks.
 
     Attributes:
+        used: Whether a project names it. Else its assets are built on demand, and searches do not ask it.
         asset: First part of the keys of its assets, which all searches of vectors name as theirs.
         nearest: A `Nearest`, given also the resources.
         with_payload: A recipe that also has the points tell what it knows of chunks: given the recipe, the levels, and
@@ -35,6 +36,7 @@ class VectorStore:
         packages: Those whose versions reports tell.
     """
 
+    used: Callable[[Settings], bool]
     asset: str
     nearest: Nearest
     with_payload: Callable[[Recipe, Sequence[int], Callable[[Work, int], list[dict[str, Any]]]], Recipe]
@@ -46,3 +48,8 @@ class VectorStore:
 
 
 VECTOR_STORES: Registry[VectorStore] = registry.VECTOR_STORES
+
+
+def used_stores(settings: Settings) -> dict[str, VectorStore]:
+    """Return the vector stores that a project names, by their names."""
+    return {name: store for name, store in VECTOR_STORES.items() if store.used(settings)}

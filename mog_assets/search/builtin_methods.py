@@ -6,7 +6,6 @@ import numpy as np
 
 from mog_assets.build.demand import Needs
 from mog_assets.config import Settings
-from mog_assets.index.vector_stores import VECTOR_STORES
 from mog_assets.search import models, trainers
 from mog_assets.search.blend import Blend, Reranked
 from mog_assets.search.controls import gold_passages, random_passages
@@ -41,8 +40,7 @@ def searched(method: Method, settings: Settings) -> Needs:
         per_corpus += [f"bm25/level_{level}" for level in settings.level_range]
         shared.append("statistics")
     if method.retriever in ("dense", "hybrid"):
-        kinds = (*(store.asset for store in VECTOR_STORES.values()), "embeddings")
-        per_corpus += [f"{kind}/level_{level}" for level in settings.level_range for kind in kinds]
+        per_corpus += [f"embeddings/level_{level}" for level in settings.level_range]
         per_corpus += ["neighbours"] if settings.ranking.candidates != "exhaustive" else []
     return Needs(tuple(per_corpus), tuple(shared))
 

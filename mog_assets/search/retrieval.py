@@ -17,7 +17,7 @@ from mog_assets.build.tools import Tools
 from mog_assets.config import RetrieverName
 from mog_assets.config.budget import Budget
 from mog_assets.index.corpora import Corpora, Encode, Read
-from mog_assets.index.vector_stores import VECTOR_STORES, Nearest
+from mog_assets.index.vector_stores import Nearest, VectorStore, used_stores
 from mog_assets.questions.sets import Question
 from mog_assets.resources import tensors, tracing
 from mog_assets.resources.lazy import cached_property
@@ -114,7 +114,7 @@ class Retrieval:
         opened = Corpora.open(read, tools.settings, corpora, keep)
         encoder = tools.encoder
         encode, fingerprint = encoder.encode_questions, lambda: encoder.fingerprint
-        stores = (partial(store.nearest, tools) for store in VECTOR_STORES.values())
+        stores = (partial(store.nearest, tools) for store in tools.opened(_used_stores).values())
         return cls(opened, queries, encode, fingerprint, encoder.is_token, next(stores, None), tools)
 
     def again(self, queries: Sequence[str]) -> Retrieval:
@@ -321,6 +321,10 @@ def limited(
         parts.append(np.where(allowed[first + layout.document_of[pieces]], group, -1))
         first += len(layout.documents)
     return parts
+
+
+def _used_stores(tools: Tools) -> dict[str, VectorStore]:
+    return used_stores(tools.settings)
 
 
 def _remembering(retrieval: Retrieval, retriever: RetrieverName, groups: Groups | None) -> Searcher:

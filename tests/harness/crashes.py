@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import qdrant_edge as edge
 import yaml
-from shared import PAPERS, ROOT, VARIABLES, copy_folder
+from shared import PAPERS, QDRANT, ROOT, VARIABLES, copy_folder
 
 from mog_assets import config
 from mog_assets.build.tools import Tools
@@ -85,6 +85,7 @@ def write_project(folder, corpora, **values):
         "ranking": {"candidates": "indexed"},
         "encoder": {"device": "cpu"},
         "methods": ["default", "papers"] if PAPERS else ["default"],
+        **QDRANT,
         **values,
     }
     (folder / "mog.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from hypothesis import strategies as st
+from shared import QDRANT
 
 from mog_assets import config
 from mog_assets.build import plan
@@ -68,6 +69,7 @@ class Project:
             "levels": 2,
             "buckets": 2,
             "finest_chars": 60,
+            **QDRANT,
             **options,
         }
         (folder / f"{home}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")

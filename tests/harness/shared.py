@@ -25,6 +25,10 @@ VARIABLES = ("DAGSTER_HOME", "MOG_CONFIG", "QDRANT_URL")
 PAPERS = (ROOT / "mog_assets" / "papers").is_dir()
 
 
+# Asks for Qdrant, in this process, where the copy has it.
+QDRANT = {"qdrant": {}} if (ROOT / "mog_assets" / "plugins" / "qdrant").is_dir() else {}
+
+
 QUICK = {"answering": {"reader": "extractive"}} | ({"topics": {"min_topic_size": 10_000}} if PAPERS else {})
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
-from mog_assets.index.vector_stores import VECTOR_STORES
+from mog_assets.index.vector_stores import used_stores
 from mog_assets.index.vectors import vector_buckets, vector_keys
 from mog_assets.papers.topics import checks
 from mog_assets.papers.topics.assign import DECIMALS, file_name
@@ -194,7 +194,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         checks=(checks.EVERY_CHUNK,),
         kinds=("numpy",),
     )
-    for store in VECTOR_STORES.values():
+    for store in used_stores(settings).values():
         assigned = store.with_payload(assigned, levels, _payloads)
     return [
         Recipe(

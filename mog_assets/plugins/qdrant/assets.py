@@ -18,8 +18,7 @@ from mog_assets.index.vectors import vector_buckets, vector_keys
 from mog_assets.plugins.qdrant import checks
 from mog_assets.plugins.qdrant.collections import UPSERT_BATCH
 from mog_assets.plugins.qdrant.ids import IdSet, packed_ids, unpacked_ids
-from mog_assets.plugins.qdrant.settings import QDRANT
-from mog_assets.plugins.qdrant.store import ASSET, collections_of
+from mog_assets.plugins.qdrant.store import ASSET, collections_of, vectors_of
 from mog_assets.registry import RECIPES
 from mog_assets.resources.arrays import save_array
 
@@ -95,7 +94,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             description=f"Qdrant collection of level {level}; corpus is the tenant index.",
             group=GROUP,
             deps=tuple(dict.fromkeys(("documents", "chunks/level_1", f"chunks/level_{level}", *vector_keys(level)))),
-            settings=lambda tools: [collections_of(tools).place, QDRANT.of(tools.settings).vectors],
+            settings=lambda tools: [collections_of(tools).place, vectors_of(tools.settings)],
             checks=(checks.qdrant_holds(level),),
             version="6",
             intact=checks.counts_hold(level),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mog_assets import registry
+from mog_assets.build.demand import Demand, Needs
 from mog_assets.build.recipe import Work
 from mog_assets.config import Settings
 from mog_assets.index.points import read_payloads
@@ -14,7 +15,7 @@ from mog_assets.plugins.qdrant.checks import faults
 from mog_assets.plugins.qdrant.findings import findings
 from mog_assets.plugins.qdrant.nearest import nearest
 from mog_assets.plugins.qdrant.payloads import with_payload
-from mog_assets.plugins.qdrant.store import ASSET, NAME, collections_of
+from mog_assets.plugins.qdrant.store import ASSET, NAME, collections_of, is_used
 from mog_assets.resources.store import Store
 
 
@@ -45,9 +46,17 @@ def _facts(settings: Settings, corpus: str) -> dict[str, Any]:
     return {"with metadata left out of Qdrant": sum(left_out)}
 
 
+def _demand(settings: Settings) -> Demand:
+    """Have collections built with what searches need; what is measured is the same without them."""
+    levels = settings.level_range if is_used(settings) else ()
+    return Demand(search=Needs(tuple(f"{ASSET}/level_{level}" for level in levels)))
+
+
+registry.DEMANDS.register(NAME, _demand)
 registry.VECTOR_STORES.register(
     NAME,
     VectorStore(
+        is_used,
         ASSET,
         nearest,
         with_payload=with_payload,

@@ -16,5 +16,5 @@ class QdrantSettings(SettingsModel):
     vectors: Literal["float32", "float16", "int8"] = "int8"
 
 
-QDRANT = Section("qdrant", QdrantSettings, QdrantSettings())
+QDRANT: Section[QdrantSettings | None] = Section("qdrant", QdrantSettings | None, None)
 registry.SECTIONS.register("qdrant", QDRANT)

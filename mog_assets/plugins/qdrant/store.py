@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from mog_assets.build.tools import Tools
+from mog_assets.config import Settings
 from mog_assets.plugins.qdrant.collections import Collections
 from mog_assets.plugins.qdrant.embedded import EmbeddedQdrant
 from mog_assets.plugins.qdrant.server import QdrantServer
@@ -26,6 +27,16 @@ def connect(home: Path, settings: QdrantSettings | None = None) -> Collections:
     if url:
         return QdrantServer(url, os.environ.get("QDRANT_API_KEY"), vectors=vectors)
     return EmbeddedQdrant(home / "qdrant", vectors=vectors)
+
+
+def is_used(settings: Settings) -> bool:
+    """Return whether the environment or `mog.yaml` names Qdrant."""
+    return bool(os.environ.get("QDRANT_URL")) or QDRANT.of(settings) is not None
+
+
+def vectors_of(settings: Settings) -> str:
+    """Return how vectors are stored."""
+    return (QDRANT.of(settings) or QdrantSettings()).vectors
 
 
 def collections_of(tools: Tools) -> Collections:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from shared import copy_folder
+from shared import QDRANT, copy_folder
 
 from mog_assets import config
 from mog_assets.build.materialising import is_fresh, materialise
@@ -165,6 +165,7 @@ def built(tmp_path_factory, make_project, write_documents, encoder, fitting):
         "finest_chars": 130,
         "buckets": 3,
         "topics": {"min_topic_size": 8, "sample": 500},
+        **QDRANT,
     }
     make_project(folder, values)
     project = Project(folder, write_documents, encoder)

@@ -1,12 +1,16 @@
 """Points of the sample project: their ids, and the nearest of them."""
 
 import subprocess
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from served import command, environment
+from shared import copy_folder, run_alone
 
+from mog_assets import config
+from mog_assets.build import plan
 from mog_assets.build.tools import Tools
 from mog_assets.index.corpora import Corpora
 from mog_assets.plugins.qdrant.ids import IdSet, packed_ids, stored_ids, unpacked_ids
@@ -28,9 +32,21 @@ def test_ids_are_found_at_their_places_and_unknown_ones_nowhere(tmp_path):
     np.testing.assert_array_equal(stored_ids(tmp_path / "ids.npy"), packed)
 
 
+@pytest.fixture(scope="module")
+def built(sample_project, tmp_path_factory):
+    """The sample project with collections, which it did not name."""
+    folder = copy_folder(sample_project.folder, tmp_path_factory.mktemp("points") / "project")
+    settings = config.load(folder / "mog.yaml")
+    assert plan.graph(settings)["collections/level_1"].on_demand
+    wanted = [f"collections/level_{level}" for level in settings.level_range]
+    report = run_alone(settings, select=wanted)
+    assert {step["asset"] for step in report.steps} == set(wanted) and not report.failures
+    return SimpleNamespace(settings=settings, config=folder / "mog.yaml")
+
+
 @pytest.mark.parametrize(("level", "k"), [(1, 5), (3, 8)])
-def test_nearest_in_collections_are_those_of_all_products(sample_project, level, k):
-    tools, settings = Tools(sample_project.settings), sample_project.settings
+def test_nearest_in_collections_are_those_of_all_products(built, level, k):
+    tools, settings = Tools(built.settings), built.settings
     corpora = Corpora.open(tools.store.read, settings, list(settings.corpora), keep=True)
     given = np.random.default_rng(6).normal(size=(6, 384)).astype(np.float32)
     given /= np.linalg.norm(given, axis=1, keepdims=True)
@@ -41,10 +57,10 @@ def test_nearest_in_collections_are_those_of_all_products(sample_project, level,
 
 
 @pytest.mark.whole
-def test_ids_are_those_of_the_points_in_qdrant(sample_project, tmp_path):
-    words = [*command("export"), "--vectors", "--to", tmp_path, "--config", sample_project.config]
+def test_ids_are_those_of_the_points_in_qdrant(built, tmp_path):
+    words = [*command("export"), "--vectors", "--to", tmp_path, "--config", built.config]
     subprocess.run(words, env=environment(), check=True)
-    tools = Tools(sample_project.settings)
+    tools = Tools(built.settings)
     size = pq.read_schema(tmp_path / "vectors" / "sky.parquet").field("vector").type.list_size
     with collections_of(tools).open("level_1", size) as collection:
         points = {id for page in collection.pages("sky") for id in ([page] if isinstance(page, str) else page)}

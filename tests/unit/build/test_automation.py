@@ -11,7 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from dagster_daemon import Daemon
-from shared import copy_folder, quiet_instance
+from shared import QDRANT, copy_folder, quiet_instance
 
 from mog_assets import cli, config
 from mog_assets.build import automation, plan, runner
@@ -56,6 +56,7 @@ def configure(folder, **changes):
         "buckets": 4,
         # They need what there is to automate: labels, the sentence graph and topics.
         "methods": ["fixed-1", "hop-0", "oracle-paper"],
+        **QDRANT,
         "topics": {"refit_share": 1},
         "answering": {"reader": "extractive", "methods": ["one-step", "fixed-1+topics -> one-step"]},
         "corpora": {"birds": {"path": "birds"}, "fish": {"path": "fish"}},

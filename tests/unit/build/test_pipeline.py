@@ -1,4 +1,4 @@
-"""The whole graph over the sample corpora: real Dagster instance, embedded Qdrant, real encoder."""
+"""The whole graph over the sample corpora: real Dagster instance, real encoder."""
 
 import json
 from dataclasses import replace
@@ -30,8 +30,8 @@ TWO_DOCUMENTS = [
 
 def partitioned(settings):
     """What a corpus has of its own: topics, and the names that texts mention, are those of all corpora."""
-    graph = plan.graph(settings).items()
-    return [key for key, recipe in graph if recipe.partitioned and recipe.group != "topics" and key != "mentions"]
+    recipes = [recipe for recipe in plan.graph(settings).values() if recipe.partitioned and not recipe.on_demand]
+    return [recipe.key for recipe in recipes if recipe.group != "topics" and recipe.key != "mentions"]
 
 
 def stored(project, key, corpus=None):
@@ -177,39 +177,14 @@ def test_an_edit_of_one_corpus_gives_the_others_no_steps(edited):
     assert {step["corpus"] for step in report.steps if step["asset"] != "mentions"} == {"garden"}
 
 
-def test_an_edit_upserts_the_points_of_its_document_and_no_others(edited, sample_project):
-    tools, report = edited
-    for step in report.steps:
-        if step["asset"].startswith("collections/"):
-            before = set(map(bytes, np.load(stored(sample_project, step["asset"], "garden").path("ids.npy"))))
-            after = set(map(bytes, np.load(tools.store.read(step["asset"], "garden").path("ids.npy"))))
-            assert step["recomputed"] == {
-                "points upserted": len(after - before),
-                "points deleted": len(before - after),
-            }
-            assert 0 < len(after - before) < len(after)
-
-
-@pytest.mark.whole
 def test_an_updated_corpus_equals_one_built_from_nothing(edited, clean):
-    from mog_assets.plugins.qdrant.store import collections_of
-
     tools, _ = edited
     for level in tools.settings.level_range:
-        ids, expected = (
-            np.load(t.store.read(f"collections/level_{level}", "garden").path("ids.npy")) for t in (tools, clean)
-        )
-        assert np.array_equal(ids, expected)
         counts, expected = (
             t.store.read(f"bm25/level_{level}", "garden").path("counts_0000.safetensors").read_bytes()
             for t in (tools, clean)
         )
         assert counts == expected
-        held = []
-        for t in (tools, clean):
-            with collections_of(t).open(f"level_{level}", 384) as collection:
-                held.append(collection.ids("garden"))
-        assert held[0] == held[1] and len(held[0]) == len(ids)
 
 
 def test_vectors_of_an_updated_corpus_equal_those_of_one_built_from_nothing(edited, clean):
@@ -412,17 +387,6 @@ def test_verify_names_the_artefact_with_a_missing_file(copied_project):
     stored(copied_project, "tokens", "workshop").path("titles_0000.safetensors").unlink()
     _, faults = verification.verify(copied_project.settings)
     assert len(faults) == 1 and "tokens of corpus workshop" in faults[0]
-
-
-@pytest.mark.whole
-def test_verify_names_the_collection_that_lost_a_point(copied_project):
-    from mog_assets.plugins.qdrant.store import collections_of
-
-    with collections_of(Tools(copied_project.settings)).open("level_2", 384) as collection:
-        collection.delete([min(collection.ids("garden"))])
-    _, faults = verification.verify(copied_project.settings)
-    assert len(faults) == 1
-    assert "level_2" in faults[0] and "corpus garden" in faults[0] and "1 missing, 0 too many" in faults[0]
 
 
 # Again though it is up to date

@@ -51,7 +51,7 @@ def heavy(modules):
     [
         # The router weighs a vector of the question.
         ("mog-paper", {"torch"}, {"qdrant_edge", "numba"}),
-        pytest.param("dense-2", {"torch", "qdrant_edge"}, {"bm25s"}, marks=[pytest.mark.full, pytest.mark.whole]),
+        pytest.param("dense-2", {"torch"}, {"qdrant_edge", "bm25s"}, marks=pytest.mark.full),
         ("fixed-2", {"Stemmer"}, {"torch", "qdrant_edge", "bm25s", "numba"}),
         ("mix", {"lightgbm"}, set()),
     ],
