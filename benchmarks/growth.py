@@ -46,7 +46,7 @@ from mog_assets.resources.encoder import Encoder
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 # Groups of assets, by the first part of their keys.
 STAGES = ("documents", "chunks", "tokens", "bm25", "statistics", "embeddings", "names", "mentions")
-STAGES += ("neighbours", "collections", "sentence_graph")
+STAGES += ("neighbours", "qdrant", "sentence_graph")
 VOCABULARY, ZIPF = 1_000_000, 1.07
 CHANGED = 0.1
 NOISES, NOISE = 1 << 14, 1 / 3
@@ -211,7 +211,7 @@ def size_of(folder: Path) -> int:
     return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
 
 
-def build(folder: Path, project: Settings, chunks: int, graph: bool, collections: Sequence[int]) -> None:
+def build(folder: Path, project: Settings, chunks: int, graph: bool) -> None:
     """Make the corpus and its assets in this process; writes what every asset needed to `built.json`."""
     from mog_assets.build import automation, plan, runner
 
@@ -235,11 +235,10 @@ def build(folder: Path, project: Settings, chunks: int, graph: bool, collections
         return outcome
 
     automation.materialise = recording  # type: ignore[attr-defined]
-    levels = [f"collections/level_{level}" for level in collections]
     every = {key: key.partition("/")[0] for key in plan.graph(settings)}
-    flat = [key for key, stage in every.items() if stage in STAGES and stage not in ("collections", "sentence_graph")]
+    flat = [key for key, stage in every.items() if stage in STAGES and stage != "sentence_graph"]
     # The graph comes last: what it takes and does not give back would count as the memory of what comes after it.
-    for keys in ([*flat, *levels], ["sentence_graph"] if graph else []):
+    for keys in (flat, ["sentence_graph"] if graph else []):
         report = runner.run(settings, select=keys) if keys else None
         if report and report.failures:
             raise click.ClickException("; ".join(report.failures))
@@ -271,9 +270,7 @@ def ask(folder: Path, project: Settings, source: str) -> None:
         return (trained if asset == "mix" else opened.store).read(asset, corpus)
 
     stored = Retrieval.open(opened, read, list(settings.corpora), keep=True)
-    stored = replace(stored, encode=partial(opened.encoder.encode, keep=False))
-    # As a server asks.
-    served = replace(stored, nearest=None)
+    served = replace(stored, encode=partial(opened.encoder.encode, keep=False))
     served.corpora.layout.document_of  # noqa: B018
     found: dict[str, Any] = {"layout": {"first": 1000 * (time.monotonic() - started), "peak": anonymous() - beside}}
 
@@ -292,9 +289,6 @@ def ask(folder: Path, project: Settings, source: str) -> None:
     calls[f"dense at level 1, {source}"] = passages("dense-1", k=40)
     if trained.find("mix", None):
         calls[f"mix, {source}"] = passages("mix", budget=4000)
-    if source == "exhaustive" and opened.store.find("collections/level_1", "grown"):
-        dense = parse("dense-1", settings)
-        calls["Qdrant, level 1"] = lambda question: stored.again([question]).passages(dense, k=40)
     for name, call in calls.items():
         times = []
         for question in questions[: WARM + TIMED]:
@@ -451,7 +445,6 @@ def plot(found: Sequence[dict[str, Any]], path: Path) -> None:
 @click.option("--scratch", type=click.Path(path_type=Path), default=Path("growth"), show_default=True)
 @click.option("--chunks", "sizes", multiple=True, type=int, default=SIZES, show_default=True)
 @click.option("--graph-most", default=30_000, show_default=True, help="Most chunks that a sentence graph is made of.")
-@click.option("--collections-most", default=300_000, show_default=True, help="Above, only level 1 is in Qdrant.")
 @click.option("--target", default=54_000_000, show_default=True, help="Chunks that the last two sizes are extended to.")
 @click.option("--keep/--no-keep", default=False, show_default=True, help="Keep the corpora and homes of all sizes.")
 @click.option("--only", type=click.Choice(["build", *SOURCES, "report"]), hidden=True)
@@ -460,7 +453,6 @@ def main(
     scratch: Path,
     sizes: tuple[int, ...],
     graph_most: int,
-    collections_most: int,
     target: int,
     keep: bool,
     only: str | None,
@@ -474,8 +466,7 @@ def main(
         if only != "build":
             ask(folder, project, only)
         else:
-            levels = project.level_range if chunks <= collections_most else (1,)
-            build(folder, project, chunks, chunks <= graph_most, levels)
+            build(folder, project, chunks, chunks <= graph_most)
         return
     scratch.mkdir(parents=True, exist_ok=True)
     kept = scratch / "growth.json"
@@ -484,8 +475,7 @@ def main(
         if str(chunks) in done or only == "report":
             continue
         shared = ["--config", path, "--scratch", str(scratch), "--chunks", str(chunks)]
-        limits = ["--graph-most", str(graph_most), "--collections-most", str(collections_most)]
-        done[str(chunks)] = measured(scratch.resolve() / str(chunks), [*shared, *limits])
+        done[str(chunks)] = measured(scratch.resolve() / str(chunks), [*shared, "--graph-most", str(graph_most)])
         kept.write_text(json.dumps(done, indent=1))
         if not keep:
             shutil.rmtree(scratch / str(chunks))

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from mog_assets import config
 from mog_assets.build.tools import Tools
 from mog_assets.index.vectors import vector_buckets
+from mog_assets.plugins.qdrant.collections import Points, Sparse
 from mog_assets.plugins.qdrant.embedded import EmbeddedQdrant
 from mog_assets.questions.sets import load_questions
 
@@ -83,12 +84,13 @@ def search(tools: Tools, question_set: str, level: int) -> list[dict[str, object
             with store.open("level", vectors.shape[1]) as collection:
                 for first in range(0, len(ids), 1000):
                     part = slice(first, first + 1000)
-                    collection.upsert(ids[part], every[part], [{"corpus": "all"}] * len(ids[part]))
-            size = on_disk(Path(folder).rglob("vector_storage/**/*"))
+                    none = [Sparse([], [])] * len(ids[part])
+                    collection.upsert(Points(ids[part], every[part], none, [{}] * len(ids[part])))
+            size = on_disk(Path(folder).rglob("vector_storage-dense/**/*"))
             with store.open("level", vectors.shape[1]) as collection:
                 for times in OVERSAMPLED:
                     found, started = [], time.process_time()
-                    for row, hits in enumerate(collection.search("all", queries, times * max(DEPTHS))):
+                    for row, hits in enumerate(collection.nearest(queries, times * max(DEPTHS))):
                         near = np.array([int(identity[-12:], 16) for identity, _ in hits])
                         if times > 1:
                             near = near[np.argsort(-(every[near] @ queries[row]), kind="stable")]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mog_assets.config import Settings
-from mog_assets.registry import DEMANDS, VECTOR_STORES
+from mog_assets.registry import DEMANDS
 
 if TYPE_CHECKING:
     from mog_assets.resources.snapshot import Place
@@ -78,11 +78,4 @@ def places(settings: Settings, names: Sequence[str]) -> tuple[list[Place], list[
 
 def places_of(names: Sequence[str], needed: Needs) -> list[Place]:
     """Return the artefacts of some corpora that are needed."""
-    keys = in_files(needed.per_corpus)
-    return [*((key, name) for name in names for key in keys), *((key, None) for key in needed.shared)]
-
-
-def in_files(keys: Iterable[str]) -> list[str]:
-    """Leave out the assets of vector stores: open projects map the files of the others."""
-    elsewhere = tuple(f"{store.asset}/" for store in VECTOR_STORES.values())
-    return [key for key in keys if not key.startswith(elsewhere)]
+    return [*((key, name) for name in names for key in needed.per_corpus), *((key, None) for key in needed.shared)]

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from mog_assets.build.demand import demand, in_files
+from mog_assets.build.demand import demand
 from mog_assets.build.materialising import Find, is_fresh, state
 from mog_assets.build.recipe import Recipe
 from mog_assets.build.tools import Tools
@@ -45,7 +45,7 @@ def graph(settings: Settings) -> dict[str, Recipe]:
     first = needed(
         recipes,
         [
-            *in_files(read.search.per_corpus),
+            *read.search.per_corpus,
             *(key for key in read.search.shared if "candidates" not in needed(recipes, [key])),
         ],
     )

@@ -71,14 +71,11 @@ def _rows(settings: Settings, corpus: str) -> Iterator[dict[str, Any]]:
 
 
 def _summary(settings: Settings, corpus: str) -> dict[str, Any]:
-    from mog_assets.index.vector_stores import used_stores
     from mog_assets.resources.store import Store
 
     stored = Store(settings.home).read("documents", corpus)
     counts = {name: int(stored.manifest.counts.get(name, 0)) for name in ("documents", "characters", "skipped")}
     said = {name: stored.manifest.info.get(name, {}) for name in ("files not read", "notes")}
-    for store in used_stores(settings).values():
-        said |= store.facts(settings, corpus)
     if settings.encoder.served:
         vectors = Store(settings.home).find("embeddings/level_1", corpus)
         said["texts without vector"] = int(vectors.manifest.counts.get("without vector", 0)) if vectors else 0

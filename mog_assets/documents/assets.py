@@ -203,7 +203,7 @@ def build_registry(work: Work) -> None:
     artefacts, removed = 0, dict[str, float]()
     # Vectors first: while an artefact exists, an interrupted removal is known to be unfinished.
     for vectors in VECTOR_STORES.values():
-        removed |= vectors.forget(work, gone)
+        removed |= vectors.forget(work.tools, gone)
     for corpus, assets in gone.items():
         for asset in assets:
             with store.lock(asset, corpus):

@@ -24,7 +24,6 @@ import pyarrow.parquet as pq
 
 from mog_assets.documents.decoding import REPLACED, hidden_characters
 from mog_assets.documents.formats.marks import MOST_MARKS, Mark
-from mog_assets.resources.payload import levels
 from mog_assets.text.languages import detected
 
 
@@ -208,7 +207,7 @@ def make_document(
         notes = {**notes, "hidden characters": hidden}
     if unreadable := text.count(REPLACED):
         notes = {**notes, "unreadable characters": unreadable}
-    if next(islice(levels(metadata), _METADATA_LEVELS + 1, None), None):
+    if next(islice(_levels(metadata), _METADATA_LEVELS + 1, None), None):
         raise ValueError(f"metadata: expected at most {_METADATA_LEVELS} levels of nesting, got more")
     if notes:
         metadata = {**(metadata if isinstance(metadata, dict) else {"metadata": metadata}), "mog": notes}
@@ -330,3 +329,17 @@ def load_documents(path: Path) -> dict[str, Document]:
 def write_skipped(skipped: list[Skipped], path: Path) -> None:
     """Write the skipped documents as Parquet."""
     pq.write_table(pa.Table.from_pylist([vars(q) for q in skipped], schema=_SKIPPED_SCHEMA), path)
+
+
+def _levels(value: Any) -> Iterator[list[Any]]:
+    """Yield the parts of a JSON value, a level of nesting at a time: itself, what it contains (keys too), and so on."""
+    level = [value]
+    while level:
+        yield level
+        level = [part for one in level for part in _parts(one)]
+
+
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    return value if isinstance(value, list) else []

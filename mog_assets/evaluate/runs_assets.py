@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -72,10 +71,9 @@ class _Ranking:
     def runs(self, name: str, questions: Sequence[Question]) -> Iterator[pa.Table]:
         """The run of each method for a question set."""
         work, settings = self._work, self._work.settings
-        # All vectors are compared: an index may miss some.
         opened = Retrieval.open(work.tools, work.input, settings.question_sets[name].corpora)
         inputs = stored_candidates(work.input("candidates"), name, questions, settings) if self._ranks else None
-        retrieval = replace(opened, nearest=None).measuring(name, questions, inputs)
+        retrieval = opened.measuring(name, questions, inputs)
         for method in self._methods:
             yield table_of(name, questions, method, ranked(method, retrieval, settings.k), retrieval)
             used = retrieval.resolved(method)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,8 +24,6 @@ _KEPT_BYTES = 1 << 30
 _UNPACKED_AT_ONCE = 1 << 10
 # Level-1 vectors that are unpacked at a time to be pooled.
 _POOLED_AT_ONCE = 1 << 15
-# Ids of points are uuid5 in this namespace.
-NAMESPACE = uuid.UUID("6d6f672d-6173-7365-7473-2f706f696e74")
 
 
 def bucket_texts(documents: Path, layout: Layout, level: int) -> list[str]:

@@ -17,7 +17,7 @@ from mog_assets.build.tools import Tools
 from mog_assets.config import RetrieverName
 from mog_assets.config.budget import Budget
 from mog_assets.index.corpora import Corpora, Encode, Read
-from mog_assets.index.vector_stores import Nearest, VectorStore, used_stores
+from mog_assets.index.vector_stores import CandidateStore
 from mog_assets.questions.sets import Question
 from mog_assets.resources import tensors, tracing
 from mog_assets.resources.lazy import cached_property
@@ -47,12 +47,10 @@ class Groups:
     Attributes:
         questions: Group of every question, shape (questions,).
         chunks: Given a level, the group of every chunk, per corpus; no question is of a group below 0.
-        stored: Name of the payload of the vector store that holds the groups; empty if none does.
     """
 
     questions: np.ndarray
     chunks: Callable[[int], list[np.ndarray]]
-    stored: str = ""
 
     @property
     def none(self) -> np.ndarray:
@@ -70,8 +68,8 @@ class Retrieval:
         encode: Texts to vectors; called only if vectors are needed.
         encoder: Gives the fingerprint of the encoder; called only if vectors are needed.
         is_token: Which words the encoder has as one token, see `mog_assets.resources.encoder.Encoder.is_token`.
-        nearest: Asks a vector store; without one, all vectors are compared.
         tools: The resources, for experts that need others.
+        store: Opens what is searched for candidates in place of the files, if anything is.
         allowed: Documents that passages may be of, bool of shape (documents,); None if all.
         quoted: Pieces with what the question quotes, which come first.
         question_set, measured: The questions with their evidence, and where they are of, if they are measured.
@@ -84,8 +82,8 @@ class Retrieval:
     encode: Encode
     encoder: Callable[[], str]
     is_token: Callable[[Sequence[str]], np.ndarray]
-    nearest: Nearest | None
     tools: Tools | None = None
+    store: Callable[[], CandidateStore | None] = lambda: None
     allowed: np.ndarray | None = None
     quoted: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     question_set: str = ""
@@ -114,8 +112,7 @@ class Retrieval:
         opened = Corpora.open(read, tools.settings, corpora, keep)
         encoder = tools.encoder
         encode, fingerprint = encoder.encode_questions, lambda: encoder.fingerprint
-        stores = (partial(store.nearest, tools) for store in tools.opened(_used_stores).values())
-        return cls(opened, queries, encode, fingerprint, encoder.is_token, next(stores, None), tools)
+        return cls(opened, queries, encode, fingerprint, encoder.is_token, tools)
 
     def again(self, queries: Sequence[str]) -> Retrieval:
         """The same for other questions."""
@@ -273,12 +270,7 @@ class Retrieval:
         if retriever == "bm25":
             questions, chunks = (limited.questions, limited.chunks) if limited else (None, None)
             return Bm25Searcher(self.terms, corpora.bm25, corpora.starts, questions, chunks)
-        # Few questions use the index; for many, one product with all vectors is faster, and exact.
-        find = self.nearest if self.allowed is None and (groups is None or groups.stored) else None
-        if find is None or (limited is None and len(self.queries) >= MANY):
-            return DenseSearcher(self.vectors, partial(self._exactly, limited), corpora.starts)
-        where = None if groups is None else [{groups.stored: int(group)} for group in groups.questions]
-        return DenseSearcher(self.vectors, partial(find, corpora, where=where), corpora.starts)
+        return DenseSearcher(self.vectors, partial(self._exactly, limited), corpora.starts)
 
     def _exactly(
         self, groups: Groups | None, vectors: np.ndarray, level: int, k: int
@@ -321,10 +313,6 @@ def limited(
         parts.append(np.where(allowed[first + layout.document_of[pieces]], group, -1))
         first += len(layout.documents)
     return parts
-
-
-def _used_stores(tools: Tools) -> dict[str, VectorStore]:
-    return used_stores(tools.settings)
 
 
 def _remembering(retrieval: Retrieval, retriever: RetrieverName, groups: Groups | None) -> Searcher:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mog_assets.index.corpora import Corpora
+from mog_assets.index.statistics import idf
+from mog_assets.index.vector_stores import CandidateStore
 from mog_assets.index.vectors import Pooling, VectorTable
 from mog_assets.resources.arrays import greatest_of
 from mog_assets.resources.lazy import cached_property
@@ -53,17 +56,24 @@ class SectionSearch:
         terms: Of the question.
         vector: Of the question, shape (size,).
         allowed: Documents that may be found, bool of shape (documents,); None if all.
+        store: What is searched in place of the files.
     """
 
     corpora: Corpora
     terms: Sequence[str]
     vector: np.ndarray
     allowed: np.ndarray | None
+    store: CandidateStore | None = None
 
     def nearest(self) -> list[Hits]:
         """Find the best pieces by words, and by vectors; what a filter leaves is found whatever else is nearer."""
         words = self._words if self._allowed is None else np.where(self._allowed, self._words, 0)
-        best, near = greatest_of(words, NEAREST), self._near
+        if self.store is None:
+            best, near = greatest_of(words, NEAREST), self._near
+        else:
+            ((best, _),) = self.store.matching([self._weights], NEAREST, self._allowed)
+            ((near, _),) = self.store.nearest(self.vector[None], NEAREST, self._allowed)
+            best, near = np.sort(best), np.sort(near)
         return [Hits.best(best, words[best]), Hits.best(near, self._products(near))]
 
     def values(self, sections: np.ndarray) -> list[np.ndarray]:
@@ -82,6 +92,13 @@ class SectionSearch:
         scores = np.zeros((1, self.corpora.layout.count(1)), np.float32)
         self.corpora.piece_counts.words.add_scores([self.terms], scores)
         return scores[0]
+
+    @property
+    def _weights(self) -> dict[str, float]:
+        """Weight of each term."""
+        over, times = self.corpora.statistics().of("level_1"), Counter(self.terms)
+        weights = idf(over.chunks, over.frequencies_of(list(times))).tolist()
+        return {term: many * weight for (term, many), weight in zip(times.items(), weights, strict=True)}
 
     @cached_property
     def _titles(self) -> np.ndarray:

@@ -157,7 +157,8 @@ class Indexed:
     @cached_property
     def _searches(self) -> Sequence[SectionSearch]:
         questions = zip(self.retrieval.terms, self.retrieval.vectors, strict=True)
-        return [SectionSearch(self.corpora, terms, vector, self.retrieval.allowed) for terms, vector in questions]
+        store, allowed = self.retrieval.store(), self.retrieval.allowed
+        return [SectionSearch(self.corpora, terms, vector, allowed, store) for terms, vector in questions]
 
 
 @dataclass(frozen=True)

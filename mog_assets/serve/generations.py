@@ -8,13 +8,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from threading import Event, RLock, Thread
 from typing import Any
 
 from mog_assets.build.demand import demand, places, places_of
 from mog_assets.build.tools import Tools
 from mog_assets.index.corpora import Read
+from mog_assets.index.vector_stores import open_candidates
 from mog_assets.resources import tracing
 from mog_assets.resources.errors import MissingArtefact, MogError
 from mog_assets.resources.snapshot import Place, Snapshot, SnapshotUnsettled, is_torn, read_matching, stamps, take
@@ -170,8 +171,7 @@ class Generations:
             retrieval,
             # What people ask is not stored.
             encode=partial(self._tools.encoder.encode_questions, keep=False),
-            # Vector stores always hold what is now.
-            nearest=retrieval.nearest if snapshot is None else None,
+            store=cache(lambda: open_candidates(self._tools, retrieval.corpora)),
         )
         return Generation(snapshot, version, retrieval, Fields(retrieval.corpora))
 

@@ -17,7 +17,6 @@ from mog_assets.answer.ask import answer, standalone
 from mog_assets.answer.neural import MARKED
 from mog_assets.answer.notation import ARROW, Combination, check_combination, combination, combinations
 from mog_assets.answer.rows import AnswerRow
-from mog_assets.build.demand import in_files
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
 from mog_assets.questions.sets import Question
@@ -231,7 +230,7 @@ class Project:
         try:
             for key in wanted.shared:
                 read(key, None)
-            for key in in_files(wanted.per_corpus):
+            for key in wanted.per_corpus:
                 read(key, self.opened[0])
             return bool(trained_methods([now.retrieval.resolved(method)], self.settings, read))
         except MissingArtefact:

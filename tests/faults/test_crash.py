@@ -229,8 +229,14 @@ def test_lost_collections_are_noticed_and_made_again(mog, before, tmp_path):
     shutil.rmtree(folder / "home/qdrant")
     verified = mog(folder, "verify")
     assert verified.code == 1
-    assert "collection level_1 has no points of corpus hill, expected" in verified.said
+    assert "collection mog_hill has no points, expected" in verified.said
     assert_repaired(mog, folder, before, "build")
+
+
+def point():
+    from mog_assets.plugins.qdrant.collections import Points, Sparse
+
+    return Points([str(uuid.uuid4())], np.ones((1, 384), np.float32), [Sparse([1], [1.0])], [{}])
 
 
 @pytest.mark.whole
@@ -239,14 +245,14 @@ def test_missing_and_foreign_points_are_counted_and_mended(mog, before, tmp_path
 
     folder = copy_folder(before.folder, tmp_path / "project")
     tools = Tools(config.load(folder / "mog.yaml"))
-    with collections_of(tools).open("level_1", 384) as collection:
-        collection.delete(sorted(collection.ids("pond"))[:2])
-    with collections_of(tools).open("level_2", 384) as collection:
-        collection.upsert([str(uuid.uuid4())], np.ones((1, 384), np.float32), [{"corpus": "hill"}])
+    with collections_of(tools).open("mog_pond", 384) as collection:
+        collection.delete(sorted(next(collection.pages()))[:2])
+    with collections_of(tools).open("mog_hill", 384) as collection:
+        collection.upsert(point())
     verified = mog(folder, "verify")
     assert verified.code == 1
-    assert "of corpus pond, expected" in verified.said and "(2 missing, 0 too many): run `mog run`" in verified.said
-    assert "of corpus hill, expected" in verified.said and "(0 missing, 1 too many): run `mog run`" in verified.said
+    assert "mog_pond has" in verified.said and "(2 missing, 0 too many): run `mog run`" in verified.said
+    assert "mog_hill has" in verified.said and "(0 missing, 1 too many): run `mog run`" in verified.said
     assert "2 faults" in verified.said
     assert_repaired(mog, folder, before)
 
@@ -257,17 +263,17 @@ def test_exchanged_points_and_those_of_unknown_corpora_are_mended_as_verify_says
 
     folder = copy_folder(before.folder, tmp_path / "project")
     tools = Tools(config.load(folder / "mog.yaml"))
-    with collections_of(tools).open("level_1", 384) as collection:
-        collection.delete(sorted(collection.ids("pond"))[:1])
-        collection.upsert([str(uuid.uuid4())], np.ones((1, 384), np.float32), [{"corpus": "pond"}])
-    with collections_of(tools).open("level_2", 384) as collection:
-        collection.upsert([str(uuid.uuid4())], np.ones((1, 384), np.float32), [{"corpus": "sea"}])
+    with collections_of(tools).open("mog_pond", 384) as collection:
+        collection.delete(sorted(next(collection.pages()))[:1])
+        collection.upsert(point())
+    with collections_of(tools).open("mog_sea", 384) as collection:
+        collection.upsert(point())
     verified = mog(folder, "verify")
     assert verified.code == 1
-    assert "(1 missing, 1 too many): delete the collection (`qdrant/level_1` of the home folder)" in verified.said
-    assert "collection level_2 holds 1 points of corpus sea, which is not in mog.yaml: delete" in verified.said
-    for level in (1, 2):
-        shutil.rmtree(folder / "home/qdrant" / f"level_{level}")
+    assert "(1 missing, 1 too many): delete the collection (`qdrant/mog_pond` of the home folder)" in verified.said
+    assert "collection mog_sea is of corpus sea, which is not in mog.yaml: delete" in verified.said
+    for name in ("mog_pond", "mog_sea"):
+        shutil.rmtree(folder / "home/qdrant" / name)
     assert_repaired(mog, folder, before, "build")
 
 
@@ -276,12 +282,12 @@ def test_exchanged_points_and_those_of_unknown_corpora_are_mended_as_verify_says
     "pattern",
     [
         "segments/*/segment.json",
-        pytest.param("segments/*/vector_storage/tq_vectors/status.dat", marks=pytest.mark.full),
+        pytest.param("segments/*/vector_storage-dense/tq_vectors/status.dat", marks=pytest.mark.full),
     ],
 )
 def test_damaged_collection_is_made_again(mog, before, tmp_path, pattern):
     folder = copy_folder(before.folder, tmp_path / "project")
-    (file,) = (folder / "home/qdrant/level_1").glob(pattern)
+    (file,) = (folder / "home/qdrant/mog_pond").glob(pattern)
     os.truncate(file, 3)
     done = mog(folder, "run")
     assert done.code == 0, done.said

@@ -108,13 +108,13 @@ def artefacts(folder):
 
 
 def points(folder):
-    """Payload of every point of every collection by level and id."""
+    """Payload of every point of every collection by name and id."""
     held = {}
-    for level in range(1, LEVELS + 1) if (folder / "home/qdrant").exists() else ():
-        shard = edge.EdgeShard.load(str(folder / "home/qdrant" / f"level_{level}"))
+    for collection in (folder / "home/qdrant").glob("mog_*/"):
+        shard = edge.EdgeShard.load(str(collection))
         records, more = shard.scroll(edge.ScrollRequest(limit=10_000, with_payload=True))
         assert more is None
-        held |= {(level, str(record.id)): record.payload for record in records}
+        held |= {(collection.name, str(record.id)): record.payload for record in records}
         shard.close()
     return held
 
@@ -132,7 +132,7 @@ def change(folder):
     del pond["heron"]
     pond["toad"] = "The toad walks to the pond in March. It lays its eggs in strings."
     write_project(folder, {"pond": pond, "hill": CORPORA["hill"]})
-    shutil.rmtree(folder / "home/qdrant/level_2", ignore_errors=True)
+    shutil.rmtree(folder / "home/qdrant/mog_hill", ignore_errors=True)
     tokens = Tools(config.load(folder / "mog.yaml")).store.read("tokens", "hill").path("terms_0000.arrow")
     os.truncate(tokens, 10)
 

@@ -154,17 +154,19 @@ class Project:
         return {name: entry["sha256"] for name, entry in self.stored(key, corpus).manifest.files.items()}
 
     def points(self):
-        """Every point of every collection: payload and vector by id."""
+        """Every point of every collection: payload, vector and words by id."""
         import qdrant_edge as edge
 
         found = {}
-        for level in self.settings.level_range if (self.settings.home / "qdrant").exists() else ():
-            shard = edge.EdgeShard.load(str(self.settings.home / "qdrant" / f"level_{level}"))
+        for collection in (self.settings.home / "qdrant").glob("mog_*/"):
+            shard = edge.EdgeShard.load(str(collection))
             request = edge.ScrollRequest(limit=10_000, with_payload=True, with_vector=True)
             records, rest = shard.scroll(request)
             assert rest is None
             shard.close()
-            found[level] = {str(r.id): (dict(r.payload), tuple(r.vector)) for r in records}
+            found[collection.name] = {
+                str(r.id): (dict(r.payload), tuple(r.vector["dense"]), words_in(r.vector)) for r in records
+            }
         return found
 
     def scores(self):
@@ -184,6 +186,12 @@ class Project:
         opened = Retrieval.open(tools, tools.store.read, list(self.settings.corpora), questions, keep=True)
         ranked = opened.passages(parse("fused", self.settings), budget=200)
         return [getattr(ranked, field).tolist() for field in ("question", "document", "start", "end", "score")]
+
+
+def words_in(vectors):
+    """Words of a point: places and values."""
+    words = vectors.get("words")
+    return None if words is None else (tuple(words.indices), tuple(words.values))
 
 
 def two_corpora(folder, encoder):

@@ -40,8 +40,8 @@ from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.points import POINTS
 from mog_assets.text.chunks import split_bucket
 
-# Levels of which a vector store has points; its plugin adds to `POINTS` when it is read.
-POINTED = (1, 2) if VECTOR_STORES else ()
+# Whether a vector store has points; its plugin adds to `POINTS` when it is read.
+POINTED = bool(VECTOR_STORES)
 TEXTS = [HERON, OTTER, NEWT, HERON + OTTER, NEWT + HERON + "Both like ponds.", OTTER * 3, "The of and."]
 
 
@@ -170,22 +170,22 @@ def chunk_texts(project, corpus, level):
 
 
 def test_an_edit_recomputes_its_document_alone(ponds):
-    before = {level: chunk_texts(ponds, "file", level) for level in (1, 2)}
+    before = chunk_texts(ponds, "file", 1)
     ponds.put("file", "f", NEWT + HERON + "The kingfisher dives. " + OTTER, title="Ponds")
     recomputed = ponds.run()
-    after = {level: chunk_texts(ponds, "file", level) for level in (1, 2)}
+    after = chunk_texts(ponds, "file", 1)
     assert recomputed["chunks/level_1"] == {"documents split": 1, "documents unchanged": 5}
     assert recomputed["tokens"] == {"documents tokenised": 1, "documents unchanged": 5}
-    known = {text for _, text in before[1]}
-    new = {text for _, text in after[1]} - known
+    known = {text for _, text in before}
+    new = {text for _, text in after} - known
     assert recomputed["embeddings/level_1"] == {"texts encoded": len(new)} and new
-    for level in POINTED:
-        upserted, deleted = (after[level] - before[level]).total(), (before[level] - after[level]).total()
-        counted = recomputed[f"collections/level_{level}"]
-        assert set(document for document, _ in (after[level] - before[level])) == {"f"}
+    assert set(document for document, _ in after - before) == {"f"}
+    if POINTED:
+        upserted, deleted = (after - before).total(), (before - after).total()
+        counted = recomputed["qdrant"]
         # A chunk whose text is the same and lies elsewhere in the document is another point.
         assert counted["points upserted"] - counted["points deleted"] == upserted - deleted
-        assert upserted <= counted["points upserted"] <= sum(n for (d, _), n in after[level].items() if d == "f")
+        assert upserted <= counted["points upserted"] <= sum(n for (d, _), n in after.items() if d == "f")
     assert_equal_to_a_rebuild(ponds)
 
 
@@ -194,14 +194,14 @@ def test_an_added_and_a_removed_document_touch_their_own_points_alone(ponds):
     recomputed = ponds.run()
     assert recomputed["chunks/level_1"] == {"documents split": 1, "documents unchanged": 6}
     assert recomputed["tokens"] == {"documents tokenised": 1, "documents unchanged": 6}
-    for level in POINTED:
-        assert recomputed[f"collections/level_{level}"] == {"points upserted": 1, "points deleted": 0}
+    if POINTED:
+        assert recomputed["qdrant"] == {"points upserted": 1, "points deleted": 0}
     ponds.take("file", "g")
     recomputed = ponds.run()
     assert recomputed["chunks/level_1"]["documents split"] == recomputed["tokens"]["documents tokenised"] == 0
     assert recomputed["embeddings/level_1"] == {"texts encoded": 0}
-    for level in POINTED:
-        assert recomputed[f"collections/level_{level}"] == {"points upserted": 0, "points deleted": 1}
+    if POINTED:
+        assert recomputed["qdrant"] == {"points upserted": 0, "points deleted": 1}
 
 
 def test_a_renamed_document_is_not_encoded_again(ponds):
@@ -209,8 +209,8 @@ def test_a_renamed_document_is_not_encoded_again(ponds):
     ponds.put("file", "z", **document)
     recomputed = ponds.run()
     assert recomputed["embeddings/level_1"] == {"texts encoded": 0}
-    for level in POINTED:
-        counted = recomputed[f"collections/level_{level}"]
+    if POINTED:
+        counted = recomputed["qdrant"]
         assert counted["points upserted"] == counted["points deleted"] > 0
     assert_equal_to_a_rebuild(ponds)
 
@@ -223,25 +223,6 @@ def test_other_metadata_rewrites_nothing_that_follows_from_texts(ponds):
     assert "documents" in recomputed
     assert {key: ponds.stored(key, "file").manifest.files for key in keys} == before
     assert recomputed["chunks/level_1"] == {"documents split": 0, "documents unchanged": 6}
-
-
-@pytest.mark.whole
-def test_metadata_that_no_point_can_hold_is_left_out_of_points_alone(ponds):
-    deep = "end"
-    for _ in range(130):
-        deep = {"in": deep}
-    metadata = {"seen": "2024", "deep": deep, "long": 10**310}
-    ponds.put("file", "c", NEWT, title="Ponds", metadata=metadata)
-    ponds.run()
-    assert ponds.run() == {}
-    payloads = [payload for level in ponds.points().values() for payload, _ in level.values()]
-    assert [p["metadata"] for p in payloads if p["document"] == "c"] == [{"seen": "2024"}] * 3
-    documents = ponds.stored("documents", "file")
-    rows = [row for name in documents.names("bucket") for row in pq.read_table(documents.path(name)).to_pylist()]
-    (stored,) = (json.loads(row["metadata"]) for row in rows if row["id"] == "c")
-    assert {key: stored[key] for key in metadata} == metadata
-    assert ponds.stored("collections/level_1", "file").manifest.counts["documents with metadata left out"] == 1
-    assert_equal_to_a_rebuild(ponds)
 
 
 def test_an_untouched_corpus_is_not_built(ponds):
@@ -291,16 +272,17 @@ def test_damaged_rows_are_not_reused(ponds, as_a_disk_does_it):
 @pytest.mark.whole
 @pytest.mark.parametrize("point", ["points upserted", pytest.param("points deleted", marks=pytest.mark.full)])
 def test_an_interrupted_change_of_points_goes_on_where_it_stopped(ponds, monkeypatch, point):
-    from mog_assets.plugins.qdrant import embedded
+    from mog_assets.plugins.qdrant import collections, embedded
 
-    monkeypatch.setattr(embedded, "UPSERT_BATCH", 2)
+    for module in (collections, embedded):
+        monkeypatch.setattr(module, "UPSERT_BATCH", 2)
     for name in "def":
         ponds.put("file", name, "The kingfisher dives. " + ponds.documents["file"][name]["text"], title="Ponds")
     wanted = SimpleNamespace(folder=ponds.folder / "uninterrupted")
     copy_folder(ponds.settings.home, wanted.folder)
     assert ponds.run((point, 2)) is None
-    undisturbed = Project(ponds.folder, ponds.encoder, "uninterrupted").run()["collections/level_1"]
-    rest = ponds.run()["collections/level_1"]
+    undisturbed = Project(ponds.folder, ponds.encoder, "uninterrupted").run()["qdrant"]
+    rest = ponds.run()["qdrant"]
     whole = {"points upserted": undisturbed["points upserted"], "points deleted": undisturbed["points deleted"]}
     whole[point] -= 4
     # New points are written before old ones go.
@@ -317,10 +299,10 @@ def test_another_encoder_replaces_every_point(ponds):
     ponds.settings = ponds.settings.model_copy(update={"encoder": ponds.encoder.settings})
     recomputed = ponds.run()
     after = ponds.points()
-    for level in (1, 2):
-        assert before[level].keys().isdisjoint(after[level])
-        counted = recomputed[f"collections/level_{level}"]
-        assert counted == {"points upserted": len(after[level]), "points deleted": len(before[level])}
+    assert before.keys() == after.keys() == {"mog_file", "mog_folder"}
+    assert all(before[name].keys().isdisjoint(after[name]) for name in before)
+    upserted, deleted = (sum(map(len, points.values())) for points in (after, before))
+    assert recomputed["qdrant"] == {"points upserted": upserted, "points deleted": deleted}
 
 
 # Rows of buckets

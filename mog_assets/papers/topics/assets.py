@@ -9,10 +9,9 @@ import numpy as np
 
 from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
-from mog_assets.index.vector_stores import used_stores
 from mog_assets.index.vectors import vector_buckets, vector_keys
 from mog_assets.papers.topics import checks
-from mog_assets.papers.topics.assign import DECIMALS, file_name
+from mog_assets.papers.topics.assign import file_name
 from mog_assets.papers.topics.fitting import fit_apart, fit_buckets, made_with, may_have_topics
 from mog_assets.papers.topics.model import (
     MODEL,
@@ -173,29 +172,9 @@ def build_assigned(work: Work) -> None:
     work.show_table("by level", rows)
 
 
-def _payloads(work: Work, level: int) -> list[dict[str, Any]]:
-    """Return topic, label and probability of every chunk of a level."""
-    labels = open_model(work.tools.store.read("topics/model")).labels
-    return [
-        {"topic": topic, "label": labels[topic], "probability": round(probability, DECIMALS)}
-        for topic, probability in checks.drafted(work, level).tolist()
-    ]
-
-
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage."""
     level, levels = fit_level(settings), settings.level_range
-    assigned = Recipe(
-        key="topics/assigned",
-        build=build_assigned,
-        description="Topic and probability of every chunk of every level.",
-        group=GROUP,
-        deps=("documents", "chunks/level_1", "topics/model", *(f"embeddings/level_{j}" for j in levels)),
-        checks=(checks.EVERY_CHUNK,),
-        kinds=("numpy",),
-    )
-    for store in used_stores(settings).values():
-        assigned = store.with_payload(assigned, levels, _payloads)
     return [
         Recipe(
             key="topics/model",
@@ -212,7 +191,15 @@ def recipes(settings: Settings) -> list[Recipe]:
             intact=lambda tools, stored: is_intact(stored),
             kinds=("scikitlearn",),
         ),
-        assigned,
+        Recipe(
+            key="topics/assigned",
+            build=build_assigned,
+            description="Topic and probability of every chunk of every level.",
+            group=GROUP,
+            deps=("documents", "chunks/level_1", "topics/model", *(f"embeddings/level_{j}" for j in levels)),
+            checks=(checks.EVERY_CHUNK,),
+            kinds=("numpy",),
+        ),
     ]
 
 

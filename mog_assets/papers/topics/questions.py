@@ -60,7 +60,7 @@ def _model(retrieval: Retrieval) -> TopicModel:
 
 def _groups(retrieval: Retrieval) -> Groups:
     topics = topics_of(retrieval)
-    return Groups(topics.assigned[0], topics.chunks, "topic")
+    return Groups(topics.assigned[0], topics.chunks)
 
 
 def _described(retrieval: Retrieval) -> list[dict[str, Any]]:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mog_assets.config import Settings
+from mog_assets.documents.formats.marks import Mark, headings_at, page_at
 from mog_assets.index.layouts import bucket_layout
-from mog_assets.index.points import payloads, point_ids, read_payloads
 from mog_assets.index.vectors import as_float32, vector_buckets
 from mog_assets.resources.store import Artefact
+from mog_assets.text.chunks import Layout
+
+_NAMESPACE = uuid.UUID("6d6f672d-6173-7365-7473-2f706f696e74")
 
 _PLACE = [("corpus", pa.string()), ("document", pa.string()), ("level", pa.int32())]
 _SPAN = [("start", pa.int64()), ("end", pa.int64()), ("page", pa.int32()), ("headings", pa.list_(pa.string()))]
@@ -49,18 +55,9 @@ def write(read: Callable[[str], Artefact], settings: Settings, corpus: str, leve
         for name, bucket in zip(documents.names("bucket"), buckets, strict=True):
             layout = bucket_layout(Path(bucket.documents), Path(bucket.spans))
             vectors = np.asarray(bucket.open())
-            points = payloads(corpus, layout, level, read_payloads(documents.path(name)))
-            stored = pq.read_table(documents.path(name), columns=["id", "title", "text"]).to_pylist()
-            of = {row["id"]: row for row in stored}
             chunks = [
-                {
-                    **point,
-                    "id": id,
-                    "title": of[point["document"]]["title"],
-                    "text": of[point["document"]]["text"][point["start"] : point["end"]],
-                    "metadata": json.dumps(point.get("metadata", {}), ensure_ascii=False, sort_keys=True),
-                }
-                for id, point in zip(point_ids(points, vectors), points, strict=True)
+                {"id": _id(chunk, vector), **chunk}
+                for chunk, vector in zip(_chunks(corpus, layout, level, documents.path(name)), vectors, strict=True)
             ]
             *others, field = columns
             flat = pa.array(as_float32(vectors, np.empty(vectors.shape, np.float32)).ravel())
@@ -68,3 +65,29 @@ def write(read: Callable[[str], Artefact], settings: Settings, corpus: str, leve
             writer.write_table(table.append_column(field, pa.FixedSizeListArray.from_arrays(flat, type=field.type)))
             rows += len(chunks)
     return rows
+
+
+def _id(chunk: Mapping[str, Any], vector: np.ndarray) -> str:
+    """Return the hash of a chunk and its vector: it changes with either, and with nothing else."""
+    facts = json.dumps(chunk, sort_keys=True)
+    return str(uuid.uuid5(_NAMESPACE, f"{facts}\0{hashlib.sha256(vector.tobytes()).hexdigest()}"))
+
+
+def _chunks(corpus: str, layout: Layout, level: int, bucket: Path) -> Iterator[dict[str, Any]]:
+    """Yield the columns of the chunks of a bucket, but ids and vectors."""
+    rows = pq.read_table(bucket, columns=["title", "text", "metadata", "marks"]).to_pylist()
+    for row in rows:
+        fields = json.loads(row["metadata"])
+        notes = fields.pop("mog", {})
+        row["of file"] = {name: notes[name] for name in ("path", "modified") if name in notes}
+        row["metadata"] = json.dumps(fields, sort_keys=True)
+        row["marks"] = [Mark(**mark) for mark in row["marks"]]
+    spans = zip(*(column.tolist() for column in layout.chunk_spans(np.arange(layout.count(level)), level)), strict=True)
+    for document, start, end in spans:
+        row = rows[document]
+        yield {
+            **{"corpus": corpus, "document": layout.documents[document], "level": level, "start": start, "end": end},
+            **{"page": page_at(row["marks"], start), "headings": list(headings_at(row["marks"], start)) or None},
+            **row["of file"],
+            **{"metadata": row["metadata"], "title": row["title"], "text": row["text"][start:end]},
+        }

@@ -1,38 +1,43 @@
-"""Assets `collections/level_j`: the points of a corpus in the collections of Qdrant."""
+"""Asset `qdrant`: the pieces of a corpus as points of a collection, with vectors, words and what is known of each."""
 
 from __future__ import annotations
 
 import hashlib
-from functools import partial
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
+from mog_assets.build.demand import demand
 from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
 from mog_assets.index.assets import GROUP
+from mog_assets.index.corpora import Corpora
 from mog_assets.index.layouts import bucket_layout
-from mog_assets.index.points import payloads, point_ids, read_payloads
-from mog_assets.index.vectors import vector_buckets, vector_keys
+from mog_assets.index.shards import open_counts
+from mog_assets.index.vectors import vector_buckets
 from mog_assets.plugins.qdrant import checks
-from mog_assets.plugins.qdrant.collections import UPSERT_BATCH
+from mog_assets.plugins.qdrant.collections import UPSERT_BATCH, Points, Sparse
 from mog_assets.plugins.qdrant.ids import IdSet, packed_ids, unpacked_ids
-from mog_assets.plugins.qdrant.store import ASSET, collections_of, vectors_of
-from mog_assets.registry import RECIPES
+from mog_assets.plugins.qdrant.points import payloads, point_ids
+from mog_assets.plugins.qdrant.store import ASSET, collections_of, name_of, vectors_of
+from mog_assets.plugins.qdrant.words import rounded_mean, text_vectors
+from mog_assets.registry import FIELDS, RECIPES
 from mog_assets.resources.arrays import save_array
 
 
-def build_collection(level: int, work: Work) -> None:
-    """Synchronise the points of a corpus in a level's collection with its chunks; only changed points are written.
+def build_collection(work: Work) -> None:
+    """Make the points of a corpus those of its pieces; only points that differ are written.
 
-    One bucket is in memory at a time, and 16 bytes for each point.
+    One bucket is in memory at a time, with the term counts of its shard, and 16 bytes for each point.
     """
-    corpus = str(work.corpus)
-    documents, embeddings = work.input("documents"), work.input(f"embeddings/level_{level}")
-    buckets = vector_buckets(work.input, level)
-    size, store = int(embeddings.manifest.counts["size"]), collections_of(work.tools)
-    upserted = left_out = 0
+    embeddings = work.input("embeddings/level_1")
+    size, name = int(embeddings.manifest.counts["size"]), name_of(str(work.corpus))
+    store = collections_of(work.tools)
+    upserted = 0
 
     def changing() -> None:
         # If this run is interrupted and its cause undone, the previous manifest would be valid again, without its
@@ -40,67 +45,91 @@ def build_collection(level: int, work: Work) -> None:
         if work.draft.previous:
             work.tools.store.doubt(work.draft.previous)
 
-    store.prepare(f"level_{level}", size)
-    with store.open(f"level_{level}", size) as collection:
-        stored = packed_ids(chain.from_iterable(collection.pages(corpus)))
-        present, wanted = IdSet(stored), []
-        with work.progress(len(buckets), "buckets compared with points") as advance:
-            for name, bucket in zip(documents.names("bucket"), buckets, strict=True):
-                layout = bucket_layout(Path(bucket.documents), Path(bucket.spans))
-                vectors = bucket.open()
-                of_documents = read_payloads(documents.path(name))
-                left_out += sum(bool(of_document.left_out) for of_document in of_documents)
-                points = payloads(corpus, layout, level, of_documents)
-                ids = point_ids(points, map(np.asarray, vectors))
-                wanted.append(packed_ids(ids))
-                new = np.flatnonzero(present.find(wanted[-1]) < 0)
+    store.prepare(name, size)
+    with store.open(name, size) as collection:
+        stored = packed_ids(chain.from_iterable(collection.pages()))
+        present, wanted = IdSet(stored), [np.zeros((0, 2), np.uint64)]
+        with work.progress(len(embeddings.names("bucket")), "buckets compared with points") as advance:
+            for points in _points(work):
+                ids = packed_ids(points.ids)
+                wanted.append(ids)
+                new = np.flatnonzero(present.find(ids) < 0)
                 if len(new) and not upserted:
                     changing()
                 for first in range(0, len(new), UPSERT_BATCH):
-                    rows = new[first : first + UPSERT_BATCH]
-                    collection.upsert([ids[i] for i in rows], vectors[rows], [points[i] for i in rows])
+                    collection.upsert(points.at(new[first : first + UPSERT_BATCH]))
                 upserted += len(new)
                 advance(1)
-        every = np.concatenate([np.zeros((0, 2), np.uint64), *wanted])
+        every = np.concatenate(wanted)
         gone = stored[IdSet(every).find(stored) < 0]
         if len(gone) and not upserted:
             changing()
         for first in range(0, len(gone), UPSERT_BATCH):
             collection.delete(unpacked_ids(gone[first : first + UPSERT_BATCH]))
-    _finish_collection(work, level, every, size)
-    work.info["content"] = embeddings.manifest.version
-    work.counts["documents with metadata left out"] = left_out
-    work.recomputed |= {"points upserted": upserted, "points deleted": len(gone)}
-
-
-def _finish_collection(work: Work, level: int, ids: np.ndarray, size: int) -> None:
-    """`ids` are packed, in order of the chunks."""
-    flat = ids.astype(">u8").view(np.uint8).reshape(len(ids), 16)
+    flat = every.astype(">u8").view(np.uint8).reshape(len(every), 16)
     path, exists = work.file("ids.npy", hashlib.sha256(flat.tobytes()).hexdigest())
     if not exists:
         with work.writing(path) as temporary:
             save_array(temporary, flat)
     work.info["size"] = size
-    work.counts["points"] = len(ids)
-    work.shown["place"] = f"collection `level_{level}`, {collections_of(work.tools).place}"
+    work.counts["points"] = len(every)
+    work.shown["place"] = f"collection `{name}`, {store.place}"
+    work.recomputed |= {"points upserted": upserted, "points deleted": len(gone)}
+
+
+def _points(work: Work) -> Iterator[Points]:
+    """Yield the points of each bucket, in order."""
+    fields, first, words = _fields(work), 0, _words(work)
+    for bucket in vector_buckets(work.input, 1):
+        layout, vectors = bucket_layout(Path(bucket.documents), Path(bucket.spans)), bucket.open()
+        of_bucket = payloads(layout, first, fields)
+        sparse_vectors = list(islice(words, len(of_bucket)))
+        ids = point_ids(of_bucket, map(np.asarray, vectors), sparse_vectors)
+        yield Points(ids, vectors, sparse_vectors, of_bucket)
+        first += len(of_bucket)
+
+
+def _words(work: Work) -> Iterator[Sparse]:
+    """Yield the words of every piece as a sparse vector; the counts of one shard are in memory at a time."""
+    parts, options = open_counts(work.input("bm25/level_1"), work.input("tokens")), work.settings.bm25
+    mean = rounded_mean(np.concatenate([np.zeros(0), *(part.lengths for part in parts)]))
+    for part in parts:
+        shape = (len(part.lengths), len(part.terms))
+        matrix = sparse.csc_matrix((part.counts, part.indices, part.indptr), shape=shape)
+        yield from text_vectors(part.terms, matrix, part.lengths, mean, options.k1, options.b)
+
+
+def _fields(work: Work) -> dict[str, tuple[Sequence[Any], np.ndarray]]:
+    """Read what other assets know of the pieces, such as topics."""
+    corpora = Corpora.open(work.input, work.settings, [str(work.corpus)])
+    fields: dict[str, tuple[Sequence[Any], np.ndarray]] = {}
+    for field in {field.asset: field for field in FIELDS.values() if field.asset in work.recipe.deps}.values():
+        # In filters of Qdrant, a dot leads into a mapping.
+        fields |= {name.replace(".", "_"): values for name, values in field.read(corpora).values.items()}
+    return fields
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipes of the collections."""
+    """Return the recipe of the collections."""
+    built = demand(settings)
+    built_keys = (built.methods | built.search).keys
+    told = dict.fromkeys(field.asset for field in FIELDS.values() if field.asset in built_keys)
     return [
         Recipe(
-            key=f"{ASSET}/level_{level}",
-            build=partial(build_collection, level),
-            description=f"Qdrant collection of level {level}; corpus is the tenant index.",
+            key=ASSET,
+            build=build_collection,
+            description="Qdrant collection of the pieces: vectors, BM25 as sparse vectors, and where each stands.",
             group=GROUP,
-            deps=tuple(dict.fromkeys(("documents", "chunks/level_1", f"chunks/level_{level}", *vector_keys(level)))),
-            settings=lambda tools: [collections_of(tools).place, vectors_of(tools.settings)],
-            checks=(checks.qdrant_holds(level),),
-            version="6",
-            intact=checks.counts_hold(level),
+            deps=("documents", "chunks/level_1", "tokens", "bm25/level_1", "embeddings/level_1", *told),
+            settings=lambda tools: [
+                collections_of(tools).place,
+                vectors_of(tools.settings),
+                tools.settings.bm25.model_dump(),
+            ],
+            checks=(checks.QDRANT_HOLDS,),
+            intact=checks.count_holds,
             kinds=("qdrant",),
         )
-        for level in settings.level_range
     ]
 
 

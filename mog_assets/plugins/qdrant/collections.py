@@ -1,25 +1,21 @@
-"""What Qdrant does, in this process or as a server: collections of points, one tenant per corpus."""
+"""What Qdrant does, in this process or as a server: collections of points, one a corpus."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from mog_assets.resources.errors import MissingArtefact, MogError
+from mog_assets.resources.errors import MogError
 from mog_assets.resources.points import POINTS
 
 Hit = tuple[str, float]
-"""Point id and cosine similarity."""
+"""Point id and score."""
 
-Where = Sequence[Mapping[str, str | int] | None]
-"""Per query the payload that hits must have, value by key; None for no filter."""
-
-
-# Payload key of a point's topic.
-TOPIC = "topic"
+# Names of the vectors of a point: of its meaning, and of its words.
+DENSE, WORDS = "dense", "words"
 UPSERT_BATCH = 1000
 SEARCH_BATCH = 64
 SCROLL_PAGE = 5000
@@ -29,50 +25,82 @@ POINTS.update(
         "collection moved": "an embedded collection has its final name, and no points yet",
         "points deleted": "a batch of points was deleted from a Qdrant collection",
         "points upserted": "a batch of points was upserted into a Qdrant collection",
-        "payloads set": "a batch of payloads was set on points of a Qdrant collection",
         "points flushed": "an embedded collection was flushed; no manifest names its new points yet",
     }
 )
 
 
+class Sparse(NamedTuple):
+    """A sparse vector: places, each once, and values there."""
+
+    indices: list[int]
+    values: list[float]
+
+
+class Points(NamedTuple):
+    """Points of a collection, in the same order.
+
+    Attributes:
+        ids: Of each.
+        vectors: Of shape (points, size).
+        words: A sparse vector of each.
+        payloads: Of each.
+    """
+
+    ids: Sequence[str]
+    vectors: np.ndarray
+    words: Sequence[Sparse]
+    payloads: Sequence[dict[str, Any]]
+
+    def at(self, places: np.ndarray) -> Points:
+        """Return some of them."""
+        rows = places.tolist()
+        of = ([values[i] for i in rows] for values in (self.ids, self.words, self.payloads))
+        ids, words, payloads = of
+        return Points(ids, self.vectors[places], words, payloads)
+
+    def batches(self) -> Iterator[tuple[list[str], list[dict[str, Any]], Sequence[dict[str, Any]]]]:
+        """Yield ids, vectors by name and payloads of `UPSERT_BATCH` points at a time; no words are no vector."""
+        for start in range(0, len(self.ids), UPSERT_BATCH):
+            part = slice(start, start + UPSERT_BATCH)
+            rows = np.asarray(self.vectors[part], np.float32).tolist()
+            named = [
+                {DENSE: row, **({WORDS: words} if words.indices else {})}
+                for row, words in zip(rows, self.words[part], strict=True)
+            ]
+            yield list(self.ids[part]), named, self.payloads[part]
+
+
+class Only(NamedTuple):
+    """Limits a search to some points, or to all others."""
+
+    ids: Sequence[str]
+    others: bool = False
+
+
 class Collection(Protocol):
-    """Vectors of one level. Every operation is about one corpus, the tenant of the collection's payload index."""
+    """The pieces of a corpus."""
 
-    def pages(self, corpus: str) -> Iterator[list[str]]:
-        """Ids of all points of a corpus, some thousands at a time."""
+    def pages(self) -> Iterator[list[str]]:
+        """Ids of all points, some thousands at a time."""
 
-    def ids(self, corpus: str) -> set[str]:
-        """Ids of all points of a corpus."""
+    def count(self) -> int:
+        """Number of points, exact."""
 
-    def count(self, corpus: str) -> int:
-        """Number of points of a corpus, exact."""
-
-    def upsert(self, ids: Sequence[str], vectors: np.ndarray, payloads: Sequence[dict[str, Any]]) -> None:
-        """Add points, or replace those with the same ids. `vectors` has shape (n, size)."""
+    def upsert(self, points: Points) -> None:
+        """Add points, or replace those with the same ids."""
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete points; unknown ids are ignored."""
 
-    def payloads(self, corpus: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """The `keys` in the payload of every point of a corpus, by id; missing keys are left out."""
+    def nearest(self, vectors: np.ndarray, k: int, only: Only | None = None) -> list[list[Hit]]:
+        """Return the k points with the greatest products with each row of `vectors`, best first.
 
-    def set_payload(self, ids: Sequence[str], payloads: Sequence[Mapping[str, Any]]) -> None:
-        """Set keys of the payload of existing points; their vectors and other keys stay."""
-
-    def search(self, corpus: str, vectors: np.ndarray, k: int, where: Where | None = None) -> list[list[Hit]]:
-        """The k nearest points of a corpus for each row of `vectors`, nearest first.
-
-        All points are compared, as they are stored: rounded, unless the setting `qdrant.vectors` is `float32`.
-
-        Args:
-            corpus: Its name.
-            vectors: Of the queries, shape (n, size).
-            k: Number of points; fewer, or none, may match a `where`.
-            where: One entry per query.
-
-        Raises:
-            MissingArtefact: the corpus has no points.
+        Points are compared as they are stored: rounded, unless the setting `qdrant.vectors` is `float32`.
         """
+
+    def matching(self, queries: Sequence[Sparse], k: int, only: Only | None = None) -> list[list[Hit]]:
+        """Return the k points with the greatest products with each sparse vector, best first; none of 0."""
 
 
 class Collections(Protocol):
@@ -82,7 +110,7 @@ class Collections(Protocol):
     """Where the vectors are, as readable text."""
 
     def open(self, name: str, size: int) -> AbstractContextManager[Collection]:
-        """A collection of unit vectors with `size` entries, created if it does not exist.
+        """Open a collection of vectors with `size` entries; it is created if it does not exist.
 
         Raises:
             MogError: it holds vectors of another size, is in use by another process, cannot be reached, or was damaged
@@ -92,28 +120,19 @@ class Collections(Protocol):
     def prepare(self, name: str, size: int) -> None:
         """Drop a collection with vectors of another size, or stored otherwise: it is about to be filled again."""
 
-    def counts(self, name: str, with_topic: bool = False) -> dict[str, int]:
-        """Exact number of points (with a topic) of every corpus in a collection; empty if it does not exist."""
+    def count(self, name: str) -> int:
+        """Return the exact number of points of a collection; 0 if it does not exist."""
+
+    def names(self) -> list[str]:
+        """Return the names of all collections, those of others too."""
 
     def drop(self, name: str) -> None:
         """Delete a collection if it exists."""
 
 
 def size_mismatch(name: str, stored: int, given: int) -> MogError:
-    """The error for a collection made with another encoder."""
+    """Return the error for a collection made with another encoder."""
     return MogError(
         f"collection {name!r} holds vectors of size {stored}, the encoder gives {given}: "
         f"rematerialise embeddings and collections of every corpus (`mog run` does)"
     )
-
-
-def matching(hits: list[list[Hit]], where: Where, name: str, corpus: str) -> list[list[Hit]]:
-    """The hits of an exact search, checked.
-
-    Raises:
-        MissingArtefact: a query without a filter found nothing.
-    """
-    # Every corpus has chunks, and the search is exact: no hits means that the collection was lost.
-    if not all(hit or wanted for hit, wanted in zip(hits, where, strict=True)):
-        raise MissingArtefact(f"collection {name!r} has no points of corpus {corpus}: run `mog run`")
-    return hits

@@ -9,23 +9,24 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mog_assets.plugins.qdrant.collections import (
+    DENSE,
     SCROLL_PAGE,
     SEARCH_BATCH,
-    TOPIC,
     UPSERT_BATCH,
+    WORDS,
     Collection,
     Hit,
-    Where,
-    matching,
+    Only,
+    Points,
+    Sparse,
     size_mismatch,
 )
 from mog_assets.plugins.qdrant.settings import QdrantSettings
@@ -36,15 +37,14 @@ from mog_assets.resources.points import reach
 from mog_assets.resources.writing import FULL, atomic, disk_full
 
 _log = logging.getLogger(__name__)
-_MOST_CORPORA = 100_000
 _RESERVE = 64 << 20
 # Qdrant's types by the values of `QdrantSettings.vectors`.
 _DATATYPES = {"float32": "float32", "float16": "float16", "int8": "turbo8"}
 # Kilobytes of vectors from which the engine indexes them.
 _NEVER = 1 << 40
 
-_Known = tuple[list[list[Any]], dict[bool, dict[str, int]]]
-"""State of the files of a collection, and its points by corpus: all, and those with a topic."""
+_Known = tuple[list[list[Any]], int]
+"""State of the files of a collection, and how many points it has."""
 
 
 class EmbeddedQdrant:
@@ -113,7 +113,8 @@ class EmbeddedQdrant:
         temporary.mkdir()
         datatype = getattr(edge.VectorStorageDatatype, self._datatype.capitalize())
         config = edge.EdgeConfig(
-            vectors=edge.EdgeVectorParams(size=size, distance=edge.Distance.Dot, datatype=datatype),
+            vectors={DENSE: edge.EdgeVectorParams(size=size, distance=edge.Distance.Dot, datatype=datatype)},
+            sparse_vectors={WORDS: edge.EdgeSparseVectorParams()},
             # Every search compares all vectors: no graph of neighbours is built.
             optimizers=edge.EdgeOptimizersConfig(default_segment_number=1, indexing_threshold=_NEVER),
             # A write that was not flushed is found by its ids, and repeated: a log would only hold everything twice,
@@ -121,8 +122,6 @@ class EmbeddedQdrant:
             wal_enabled=False,
         )
         shard = edge.EdgeShard.create(str(temporary), config)
-        for key, kind in _indexes().items():
-            shard.update(edge.UpdateOperation.create_field_index(key, kind))
         shard.flush()
         shard.close()
         reach("collection created")
@@ -137,38 +136,41 @@ class EmbeddedQdrant:
                 self._counted.pop(name, None)
                 self._discard(name)
 
-    def counts(self, name: str, with_topic: bool = False) -> dict[str, int]:
-        """See `Collections.counts`."""
+    def count(self, name: str) -> int:
+        """See `Collections.count`."""
         import qdrant_edge as edge
 
         path = self.folder / name
         if not path.exists():
-            return {}
-        # Opening takes tenths of a second, and the planner asks once per corpus, in every process.
+            return 0
+        # Opening takes tenths of a second, and the planner asks in every process.
         if name not in self._counted and (counted := _read_counts(self._counts_of(name))):
             self._counted[name] = counted
         if name in self._counted and self._counted[name][0] == _stamp(path):
-            return self._counted[name][1][with_topic]
-        topic = edge.Filter(must_not=[edge.IsEmptyCondition(TOPIC)])
+            return self._counted[name][1]
         with self._held(name):
-            counts, path = {}, self.folder / name
+            path = self.folder / name
             with _loaded(path) as shard, _engine(path):
-                for only, filter_of in ((False, None), (True, topic)):
-                    request = edge.FacetRequest("corpus", limit=_MOST_CORPORA, exact=True, filter=filter_of)
-                    counts[only] = {str(hit.value): int(hit.count) for hit in shard.facet(request).hits if hit.count}
-            self._counted[name] = (_stamp(path), counts)
-            stored = {"stamp": self._counted[name][0], "points": counts[False], "with topic": counts[True]}
+                count = int(shard.count(edge.CountRequest(exact=True)))
+            self._counted[name] = (_stamp(path), count)
+            stored = {"stamp": self._counted[name][0], "points": count}
             # Nothing but time is lost without them.
             with contextlib.suppress(OSError, MogError), atomic(self._counts_of(name)) as temporary:
                 temporary.write_text(json.dumps(stored), encoding="utf-8")
-        return counts[with_topic]
+        return count
+
+    def names(self) -> list[str]:
+        """See `Collections.names`."""
+        return [path.name for path in self.folder.glob("[!.]*") if path.is_dir()]
 
     def _counts_of(self, name: str) -> Path:
-        """The file with the counts of a collection, and the state of its files that they are of."""
+        """Return the file with the number of points of a collection, and the state of its files that it is of."""
         return self.folder / f"{name}.counts.json"
 
     def drop(self, name: str) -> None:
         """See `Collections.drop`."""
+        if not (self.folder / name).exists():
+            return
         with hold(self.folder / f"{name}.lock", f"collection {name!r}", self.lock_seconds):
             self._counted.pop(name, None)
             self._discard(name)
@@ -219,7 +221,8 @@ class _Stored(NamedTuple):
 def _stored(path: Path) -> _Stored:
     try:
         config = json.loads((path / "edge_config.json").read_text(encoding="utf-8"))
-        vectors = config["vectors"][""]
+        # Of another form: it is made again.
+        vectors = config["vectors"].get(DENSE) or {"size": 0}
         # What is not in the file is the engine's default.
         return _Stored(int(vectors["size"]), vectors.get("datatype", "float32"), config.get("wal_enabled", True))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -242,16 +245,6 @@ def _loaded(path: Path) -> Iterator[Any]:
             shard.close()
 
 
-def _indexes() -> dict[str, Any]:
-    import qdrant_edge as edge
-
-    # Topics are only compared for equality.
-    return {
-        "corpus": edge.KeywordIndexParams(is_tenant=True),
-        TOPIC: edge.IntegerIndexParams(lookup=True, range=False),
-    }
-
-
 def _bytes(path: Path) -> int:
     """Bytes of a collection on disk; its files have holes."""
     files = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
@@ -269,12 +262,11 @@ def _state(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def _read_counts(path: Path) -> _Known | None:
-    """Counts that another process stored; None if there are none to use."""
+    """Read what another process counted; None if there is nothing to use."""
     try:
         stored = json.loads(path.read_bytes())
-        counts = {False: dict(stored["points"]), True: dict(stored["with topic"])}
-        if all(isinstance(count, int) for of_corpus in counts.values() for count in of_corpus.values()):
-            return list(stored["stamp"]), counts
+        if isinstance(stored["points"], int):
+            return list(stored["stamp"]), stored["points"]
     except (OSError, ValueError, LookupError, TypeError):
         pass
     return None
@@ -297,63 +289,32 @@ class _EmbeddedCollection:
         self._counts = counts
         self.deleted = False
 
-    @staticmethod
-    def _of(corpus: str, wanted: Mapping[str, str | int] | None = None) -> Any:
-        import qdrant_edge as edge
-
-        must = {"corpus": corpus, **(wanted or {})}
-        return edge.Filter(
-            must=[edge.FieldCondition(key=key, match=edge.MatchValue(value=value)) for key, value in must.items()]
-        )
-
-    def _scroll(self, corpus: str, with_payload: Any) -> Iterator[list[Any]]:
+    def pages(self) -> Iterator[list[str]]:
         import qdrant_edge as edge
 
         offset = None
         while True:
-            request = edge.ScrollRequest(
-                offset=offset, limit=SCROLL_PAGE, filter=self._of(corpus), with_payload=with_payload
-            )
             with _engine(self._path):
-                records, offset = self._shard.scroll(request)
-            yield records
+                records, offset = self._shard.scroll(edge.ScrollRequest(offset=offset, limit=SCROLL_PAGE))
+            yield [str(record.id) for record in records]
             if offset is None:
                 return
 
-    def pages(self, corpus: str) -> Iterator[list[str]]:
-        for records in self._scroll(corpus, False):
-            yield [str(record.id) for record in records]
-
-    def ids(self, corpus: str) -> set[str]:
-        return set(chain.from_iterable(self.pages(corpus)))
-
-    def payloads(self, corpus: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
-        import qdrant_edge as edge
-
-        pages = self._scroll(corpus, edge.PayloadSelector.Include(list(keys)))
-        return {str(record.id): record.payload or {} for records in pages for record in records}
-
-    def set_payload(self, ids: Sequence[str], payloads: Sequence[Mapping[str, Any]]) -> None:
-        import qdrant_edge as edge
-
-        for identity, payload in zip(ids, payloads, strict=True):
-            self._update(edge.UpdateOperation.set_payload([identity], dict(payload)))
-        reach("payloads set")
-
-    def count(self, corpus: str) -> int:
+    def count(self) -> int:
         import qdrant_edge as edge
 
         with _engine(self._path):
-            return int(self._shard.count(edge.CountRequest(exact=True, filter=self._of(corpus))))
+            return int(self._shard.count(edge.CountRequest(exact=True)))
 
-    def upsert(self, ids: Sequence[str], vectors: np.ndarray, payloads: Sequence[dict[str, Any]]) -> None:
+    def upsert(self, points: Points) -> None:
         import qdrant_edge as edge
 
-        for start in range(0, len(ids), UPSERT_BATCH):
-            part = slice(start, start + UPSERT_BATCH)
-            rows = np.asarray(vectors[part], np.float32).tolist()
-            points = [edge.Point(*point) for point in zip(ids[part], rows, payloads[part], strict=True)]
-            self._update(edge.UpdateOperation.upsert_points(points))
+        for ids, vectors, payloads in points.batches():
+            for vector in vectors:
+                if words := vector.get(WORDS):
+                    vector[WORDS] = edge.SparseVector(*words)
+            batch = [edge.Point(*point) for point in zip(ids, vectors, payloads, strict=True)]
+            self._update(edge.UpdateOperation.upsert_points(batch))
             reach("points upserted")
 
     def delete(self, ids: Sequence[str]) -> None:
@@ -370,19 +331,31 @@ class _EmbeddedCollection:
         with _engine(self._path):
             self._shard.update(operation)
 
-    def search(self, corpus: str, vectors: np.ndarray, k: int, where: Where | None = None) -> list[list[Hit]]:
+    def nearest(self, vectors: np.ndarray, k: int, only: Only | None = None) -> list[list[Hit]]:
+        rows = np.asarray(vectors, np.float32).tolist()
+        return self._search(rows, DENSE, k, only)
+
+    def matching(self, queries: Sequence[Sparse], k: int, only: Only | None = None) -> list[list[Hit]]:
         import qdrant_edge as edge
 
-        where = [None] * len(vectors) if where is None else where
-        params = edge.SearchParams(exact=True)
+        # A question without words matches nothing.
+        found = iter(self._search([edge.SparseVector(*query) for query in queries if query.indices], WORDS, k, only))
+        return [next(found) if query.indices else [] for query in queries]
+
+    def _search(self, queries: Sequence[Any], name: str, k: int, only: Only | None) -> list[list[Hit]]:
+        import qdrant_edge as edge
+
+        params, within = edge.SearchParams(exact=True), None
+        if only is not None:
+            condition: Any = [edge.HasIdCondition(set(only.ids))]
+            within = edge.Filter(must_not=condition) if only.others else edge.Filter(must=condition)
         requests = [
-            edge.QueryRequest(limit=k, query=edge.Query.Nearest(row), filter=self._of(corpus, wanted), params=params)
-            for row, wanted in zip(np.asarray(vectors, np.float32).tolist(), where, strict=True)
+            edge.QueryRequest(k, query=edge.Query.Nearest(query, name), filter=within, params=params)
+            for query in queries
         ]
         hits: list[list[Hit]] = []
         for start in range(0, len(requests), SEARCH_BATCH):
-            batch = edge.QueryBatchRequest(requests[start : start + SEARCH_BATCH])
             with _engine(self._path):
-                answers = self._shard.query_batch(batch)
+                answers = self._shard.query_batch(edge.QueryBatchRequest(requests[start : start + SEARCH_BATCH]))
             hits += [[(str(p.id), float(p.score)) for p in answer] for answer in answers]
-        return matching(hits, where, self._path.name, corpus)
+        return hits

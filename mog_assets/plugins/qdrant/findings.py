@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from mog_assets.plugins.qdrant.collections import Points, Sparse
 from mog_assets.plugins.qdrant.embedded import EmbeddedQdrant
 
 if TYPE_CHECKING:
@@ -28,8 +29,10 @@ def findings() -> Iterator[Finding]:
     if not url:
         with tempfile.TemporaryDirectory() as folder, EmbeddedQdrant(Path(folder)).open("doctor", 2) as collection:
             identity = "00000000-0000-4000-8000-000000000000"
-            collection.upsert([identity], np.array([[1, 0]], np.float32), [{"corpus": "doctor"}])
-            ((hit, _),) = collection.search("doctor", np.array([[1, 0]], np.float32), 1)[0]
+            point = Points([identity], np.array([[1, 0]], np.float32), [Sparse([7], [1.0])], [{}])
+            collection.upsert(point)
+            ((hit, _),) = collection.nearest(point.vectors, 1)[0]
+            assert collection.matching(point.words, 1)[0][0][0] == hit
             assert hit == identity
         yield Finding("qdrant", OK, f"embedded engine {metadata.version('qdrant-edge-py')}: writes and searches")
         return

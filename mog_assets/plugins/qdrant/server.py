@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from mog_assets.plugins.qdrant.collections import (
+    DENSE,
     SCROLL_PAGE,
     SEARCH_BATCH,
-    TOPIC,
     UPSERT_BATCH,
+    WORDS,
     Collection,
     Hit,
-    Where,
-    matching,
+    Only,
+    Points,
+    Sparse,
     size_mismatch,
 )
 from mog_assets.plugins.qdrant.settings import QdrantSettings
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.points import reach
-
-_MOST_CORPORA = 100_000
-# Payload indexes besides that of the tenant: what filters of other programs name. The embedded engine, which only this
-# project asks, has none of them but the topic's: each takes megabytes on disk.
-_INDEXES = {TOPIC: "integer", "path": "keyword", "page": "integer"}
 
 # Qdrant's types by the values of `QdrantSettings.vectors`.
 _DATATYPES = {"float32": "float32", "float16": "float16", "int8": "turbo8"}
@@ -82,18 +78,13 @@ class QdrantServer:
                 stored = models.VectorParams(
                     size=size, distance=models.Distance.DOT, datatype=models.Datatype(self._datatype)
                 )
-                client.create_collection(name, vectors_config=stored, on_disk_payload=True)
-            # Checked every time: a process may have been killed between the two steps.
-            indexed = client.get_collection(name).payload_schema
-            if "corpus" not in indexed:
-                client.create_payload_index(
-                    name, "corpus", models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+                client.create_collection(
+                    name,
+                    vectors_config={DENSE: stored},
+                    sparse_vectors_config={WORDS: models.SparseVectorParams()},
+                    on_disk_payload=True,
                 )
-            for key, kind in _INDEXES.items():
-                if key not in indexed:
-                    client.create_payload_index(name, key, models.PayloadSchemaType(kind))
-            size_there = client.get_collection(name).config.params.vectors.size
-            if size_there != size:
+            if (size_there := self._stored(client, name)[0]) != size:
                 raise size_mismatch(name, size_there, size)
             yield _ServerCollection(client, name)
 
@@ -103,22 +94,26 @@ class QdrantServer:
             client = self._connected()
             if not client.collection_exists(name):
                 return
-            vectors = client.get_collection(name).config.params.vectors
-            if (vectors.size, vectors.datatype or _DATATYPES["float32"]) != (size, self._datatype):
+            if self._stored(client, name) != (size, self._datatype):
                 client.delete_collection(name)
 
-    def counts(self, name: str, with_topic: bool = False) -> dict[str, int]:
-        """See `Collections.counts`."""
-        from qdrant_client import models
+    @staticmethod
+    def _stored(client: Any, name: str) -> tuple[int, str]:
+        """Return size and type of the vectors of a collection; 0 for one of another form."""
+        vectors = client.get_collection(name).config.params.vectors
+        own = vectors.get(DENSE) if isinstance(vectors, dict) else None
+        return (own.size, own.datatype or _DATATYPES["float32"]) if own else (0, "")
 
-        topic = models.Filter(must_not=[models.IsEmptyCondition(is_empty=models.PayloadField(key=TOPIC))])
+    def count(self, name: str) -> int:
+        """See `Collections.count`."""
         with self._errors():
             client = self._connected()
-            if not client.collection_exists(name):
-                return {}
-            wanted_topic = topic if with_topic else None
-            hits = client.facet(name, "corpus", facet_filter=wanted_topic, limit=_MOST_CORPORA, exact=True).hits
-            return {str(hit.value): int(hit.count) for hit in hits}
+            return int(client.count(name, exact=True).count) if client.collection_exists(name) else 0
+
+    def names(self) -> list[str]:
+        """See `Collections.names`."""
+        with self._errors():
+            return [collection.name for collection in self._connected().get_collections().collections]
 
     def drop(self, name: str) -> None:
         """See `Collections.drop`."""
@@ -133,56 +128,28 @@ class _ServerCollection:
         self._client = client
         self._name = name
 
-    @staticmethod
-    def _of(corpus: str, wanted: Mapping[str, str | int] | None = None) -> Any:
-        from qdrant_client import models
-
-        must = {"corpus": corpus, **(wanted or {})}
-        return models.Filter(
-            must=[models.FieldCondition(key=key, match=models.MatchValue(value=value)) for key, value in must.items()]
-        )
-
-    def _scroll(self, corpus: str, with_payload: Any) -> Iterator[list[Any]]:
+    def pages(self) -> Iterator[list[str]]:
         offset = None
         while True:
-            records, offset = self._client.scroll(
-                self._name, self._of(corpus), limit=SCROLL_PAGE, offset=offset, with_payload=with_payload
-            )
-            yield records
+            records, offset = self._client.scroll(self._name, limit=SCROLL_PAGE, offset=offset, with_payload=False)
+            yield [str(record.id) for record in records]
             if offset is None:
                 return
 
-    def pages(self, corpus: str) -> Iterator[list[str]]:
-        for records in self._scroll(corpus, False):
-            yield [str(record.id) for record in records]
+    def count(self) -> int:
+        return int(self._client.count(self._name, exact=True).count)
 
-    def ids(self, corpus: str) -> set[str]:
-        return set(chain.from_iterable(self.pages(corpus)))
-
-    def payloads(self, corpus: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
-        return {str(r.id): r.payload or {} for records in self._scroll(corpus, list(keys)) for r in records}
-
-    def set_payload(self, ids: Sequence[str], payloads: Sequence[Mapping[str, Any]]) -> None:
+    def upsert(self, points: Points) -> None:
         from qdrant_client import models
 
-        operations = [
-            models.SetPayloadOperation(set_payload=models.SetPayload(payload=dict(payload), points=[identity]))
-            for identity, payload in zip(ids, payloads, strict=True)
-        ]
-        for start in range(0, len(operations), UPSERT_BATCH):
-            self._client.batch_update_points(self._name, operations[start : start + UPSERT_BATCH], wait=True)
-            reach("payloads set")
-
-    def count(self, corpus: str) -> int:
-        return int(self._client.count(self._name, self._of(corpus), exact=True).count)
-
-    def upsert(self, ids: Sequence[str], vectors: np.ndarray, payloads: Sequence[dict[str, Any]]) -> None:
-        from qdrant_client import models
-
-        for start in range(0, len(ids), UPSERT_BATCH):
-            part = slice(start, start + UPSERT_BATCH)
-            rows = np.asarray(vectors[part], np.float32).tolist()
-            batch = models.Batch(ids=list(ids[part]), vectors=rows, payloads=list(payloads[part]))
+        for ids, vectors, payloads in points.batches():
+            for vector in vectors:
+                if words := vector.get(WORDS):
+                    vector[WORDS] = models.SparseVector(indices=words.indices, values=words.values)
+            batch = [
+                models.PointStruct(id=identity, vector=vector, payload=payload)
+                for identity, vector, payload in zip(ids, vectors, payloads, strict=True)
+            ]
             self._client.upsert(self._name, batch, wait=True)
             reach("points upserted")
 
@@ -194,17 +161,32 @@ class _ServerCollection:
             self._client.delete(self._name, points, wait=True)
             reach("points deleted")
 
-    def search(self, corpus: str, vectors: np.ndarray, k: int, where: Where | None = None) -> list[list[Hit]]:
+    def nearest(self, vectors: np.ndarray, k: int, only: Only | None = None) -> list[list[Hit]]:
+        rows = np.asarray(vectors, np.float32).tolist()
+        return self._search(rows, DENSE, k, only)
+
+    def matching(self, queries: Sequence[Sparse], k: int, only: Only | None = None) -> list[list[Hit]]:
         from qdrant_client import models
 
-        where = [None] * len(vectors) if where is None else where
-        params = models.SearchParams(exact=True)
+        # A question without words matches nothing.
+        vectors = [models.SparseVector(indices=q.indices, values=q.values) for q in queries if q.indices]
+        found = iter(self._search(vectors, WORDS, k, only))
+        return [next(found) if query.indices else [] for query in queries]
+
+    def _search(self, queries: Sequence[Any], name: str, k: int, only: Only | None) -> list[list[Hit]]:
+        from qdrant_client import models
+
+        within = None
+        if only is not None:
+            condition: Any = [models.HasIdCondition(has_id=list(only.ids))]
+            within = models.Filter(must_not=condition) if only.others else models.Filter(must=condition)
+        # A large collection has a graph (HNSW): more of it is visited than are wanted.
+        params = models.SearchParams(hnsw_ef=2 * k) if name == DENSE else None
         requests = [
-            models.QueryRequest(query=row, filter=self._of(corpus, wanted), limit=k, params=params)
-            for row, wanted in zip(np.asarray(vectors, np.float32).tolist(), where, strict=True)
+            models.QueryRequest(query=query, using=name, filter=within, limit=k, params=params) for query in queries
         ]
         hits: list[list[Hit]] = []
         for start in range(0, len(requests), SEARCH_BATCH):
             answers = self._client.query_batch_points(self._name, requests[start : start + SEARCH_BATCH])
             hits += [[(str(p.id), float(p.score)) for p in answer.points] for answer in answers]
-        return matching(hits, where, self._name, corpus)
+        return hits

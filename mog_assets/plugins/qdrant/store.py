@@ -16,8 +16,10 @@ from mog_assets.plugins.qdrant.embedded import EmbeddedQdrant
 from mog_assets.plugins.qdrant.server import QdrantServer
 from mog_assets.plugins.qdrant.settings import QDRANT, QdrantSettings
 
-# Its name among vector stores, and first part of the keys of its assets.
-NAME, ASSET = "qdrant", "collections"
+# Its name among vector stores, and the key of its asset.
+NAME = ASSET = "qdrant"
+# Begins the names of collections: other programs may have some on the same server.
+PREFIX = "mog_"
 
 
 def connect(home: Path, settings: QdrantSettings | None = None) -> Collections:
@@ -32,6 +34,11 @@ def connect(home: Path, settings: QdrantSettings | None = None) -> Collections:
 def is_used(settings: Settings) -> bool:
     """Return whether the environment or `mog.yaml` names Qdrant."""
     return bool(os.environ.get("QDRANT_URL")) or QDRANT.of(settings) is not None
+
+
+def name_of(corpus: str) -> str:
+    """Return the name of a corpus' collection."""
+    return f"{PREFIX}{corpus}"
 
 
 def vectors_of(settings: Settings) -> str:

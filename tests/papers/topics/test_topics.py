@@ -1,6 +1,5 @@
 """Topics: what is found, when it is found again, and what every chunk and its point is given."""
 
-import json
 import multiprocessing
 import os
 import random
@@ -13,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from shared import QDRANT, copy_folder
+from shared import copy_folder
 
 from mog_assets import config
 from mog_assets.build.materialising import is_fresh, materialise
@@ -106,7 +105,7 @@ class Project:
     def index(self, corpus):
         """What topics of a corpus are made from."""
         for key in self.recipes:
-            if key.startswith(("documents", "chunks", "embeddings", "collections")):
+            if key.startswith(("documents", "chunks", "embeddings")):
                 self.make(key, corpus)
 
     def run(self, force=False):
@@ -129,16 +128,6 @@ class Project:
         topics = read_topics(read("topics/assigned", corpus), level)
         offsets = layout.level_offsets(level)
         return {document: topics[offsets[i] : offsets[i + 1]].tolist() for i, document in enumerate(layout.documents)}
-
-    @property
-    def collections(self):
-        from mog_assets.plugins.qdrant.store import collections_of
-
-        return collections_of(self.tools)
-
-    def payloads(self, corpus, level):
-        with self.collections.open(f"level_{level}", 384) as collection:
-            return collection.payloads(corpus, ("document", "start", "topic", "label", "probability"))
 
     def buckets(self):
         found = []
@@ -165,7 +154,6 @@ def built(tmp_path_factory, make_project, write_documents, encoder, fitting):
         "finest_chars": 130,
         "buckets": 3,
         "topics": {"min_topic_size": 8, "sample": 500},
-        **QDRANT,
     }
     make_project(folder, values)
     project = Project(folder, write_documents, encoder)
@@ -575,7 +563,7 @@ def test_damaged_model_is_made_again_as_it_was(project, built):
     assert not any(outcome.built for outcome in assigned.values())
 
 
-# What points are given.
+# Updates, and what points of Qdrant tell.
 
 
 def expected_payloads(project, corpus, level):
@@ -592,133 +580,61 @@ def expected_payloads(project, corpus, level):
     }
 
 
-def held_payloads(project, corpus, level):
-    return {
-        (p["document"], p["start"]): (p["topic"], p["label"], p["probability"])
-        for p in project.payloads(corpus, level).values()
-    }
-
-
-def assert_payloads_hold(project):
-    for corpus in project.settings.corpora:
-        for level in project.settings.level_range:
-            assert held_payloads(project, corpus, level) == expected_payloads(project, corpus, level)
-
-
 @pytest.mark.whole
-def test_payloads_of_all_levels_say_what_the_store_says(built):
-    assert_payloads_hold(built)
-    held = built.payloads("one", 1).values()
-    assert {p["topic"] for p in held} >= {0, 1, 2}
-    assert all(0 <= p["probability"] <= 1 and (p["probability"] == 0) == (p["topic"] == OUTLIER) for p in held)
-    assert built.assigned["one"].artefact.manifest.info["recomputed"]["payloads set"] == sum(
-        len(built.payloads("one", level)) for level in built.settings.level_range
-    )
+def test_points_tell_the_topics_that_methods_ask_for(project):
+    import qdrant_edge as edge
 
-
-@pytest.mark.whole
-def test_search_within_a_topic_finds_chunks_of_that_topic_alone(built, encoder):
-    vectors = encoder.encode(["an oven"]).astype(np.float32)
-    with built.collections.open("level_1", 384) as collection:
-        topics = {identity: p["topic"] for identity, p in collection.payloads("one", ["topic"]).items()}
-        for topic in (0, 1, 2):
-            hits = collection.search("one", vectors, 500, [{"topic": topic}])[0]
-            assert {identity for identity, _ in hits} == {i for i, t in topics.items() if t == topic}
-
-
-@pytest.mark.whole
-def test_edited_document_changes_its_own_payloads_and_upserts_nothing(project, monkeypatch):
-    from mog_assets.plugins.qdrant import embedded
-
+    text = (project.folder / "mog.yaml").read_text(encoding="utf-8")
+    (project.folder / "mog.yaml").write_text(f"{text}qdrant: {{}}\nmethods: [fixed-1]\n", encoding="utf-8")
+    project = Project(project.folder, project.write, project.encoder)
+    assert "topics/assigned" not in project.recipes["qdrant"].deps
+    (project.folder / "mog.yaml").write_text(f"{text}qdrant: {{}}\nmethods: [fixed-1+topics]\n", encoding="utf-8")
+    project = Project(project.folder, project.write, project.encoder)
+    assert "topics/assigned" in project.recipes["qdrant"].deps and not project.recipes["qdrant"].on_demand
+    for key in ("tokens", "bm25/level_1", "qdrant"):
+        for corpus in ("one", "two"):
+            outcome = project.make(key, corpus)
+            assert outcome.faults == {}
+    for corpus in ("one", "two"):
+        shard = edge.EdgeShard.load(str(project.settings.home / "qdrant" / f"mog_{corpus}"))
+        records, _ = shard.scroll(edge.ScrollRequest(limit=10_000, with_payload=True))
+        shard.close()
+        payloads = [record.payload for record in records]
+        assert {
+            (p["document"], p["start"]): (p["topic"], p["topic_label"], p["topic_probability"]) for p in payloads
+        } == expected_payloads(project, corpus, 1)
+    assert {p["topic"] for p in payloads} >= {0, 1, 2}
+    # Of an edit, its own points change.
     documents, _ = halves(planted())
     project.put("one", {**documents, "sky0": sentences(VOCABULARIES["law"], 77)})
-    project.index("one")
-    for name in ("upsert", "delete"):
-        monkeypatch.setattr(embedded._EmbeddedCollection, name, lambda *_: pytest.fail("points were written"))
-    project.make("topics/model")
-    outcome = project.make("topics/assigned", "one")
+    project.run()
+    for key in ("tokens", "bm25/level_1", "qdrant"):
+        outcome = project.make(key, "one")
     recomputed = outcome.artefact.manifest.info["recomputed"]
-    assert outcome.faults == {} and outcome.artefact.manifest.counts["topics"] >= 3
-    new = sum(len(project.topics("one", level)["sky0"]) for level in project.settings.level_range)
-    assert recomputed["payloads set"] == new > 0
+    assert 0 < recomputed["points upserted"] <= len(project.topics("one", 1)["sky0"]) + 1
+
+
+def test_edited_document_has_its_own_chunks_assigned_alone(project):
+    documents, _ = halves(planted())
+    project.put("one", {**documents, "sky0": sentences(VOCABULARIES["law"], 77)})
+    _, assigned = project.run()
+    recomputed = assigned["one"].artefact.manifest.info["recomputed"]
     every = sum(len(ts) for level in project.settings.level_range for ts in project.topics("one", level).values())
     assert 0 < recomputed["chunks assigned"] < every
-    assert_payloads_hold(project)
 
 
-@pytest.mark.whole
 def test_updated_topics_equal_those_made_from_nothing_with_the_same_model(project):
     documents, _ = halves(planted())
     documents |= {"bread1": sentences(VOCABULARIES["sky"], 55), "law5": documents["law5"] + " A judge spoke."}
     del documents["sky3"]
     project.put("one", documents)
     _, assigned = project.run()
-    held = {level: project.payloads("one", level) for level in project.settings.level_range}
     project.tools.store.remove("topics/assigned", "one")
-    for level in project.settings.level_range:
-        project.collections.drop(f"level_{level}")
     _, again = project.run()
     assert again["one"].artefact.manifest.version == assigned["one"].artefact.manifest.version
     assert again["one"].artefact.manifest.files == assigned["one"].artefact.manifest.files
-    assert {level: project.payloads("one", level) for level in project.settings.level_range} == held
-    assert len(held[1]) > 50
 
 
-@pytest.mark.whole
-def test_points_that_are_made_again_get_their_topics_back(project):
-    project.collections.drop("level_2")
-    project.make("collections/level_2", "one")
-    assert not project.fresh("topics/assigned", "one")
-    _, assigned = project.run()
-    assert assigned["one"].artefact.manifest.info["recomputed"]["payloads set"] == len(project.payloads("one", 2))
-    assert assigned["one"].artefact.manifest.info["recomputed"]["chunks assigned"] == 0
-    assert_payloads_hold(project)
-
-
-@pytest.mark.whole
-def test_interrupted_update_is_not_taken_for_done(project, monkeypatch):
-    from mog_assets.plugins.qdrant import embedded
-
-    documents, _ = halves(planted())
-    project.put("one", {**documents, "sky0": sentences(VOCABULARIES["law"], 77)})
-    set_payload, calls = embedded._EmbeddedCollection.set_payload, []
-
-    def fail_on_the_second(self, ids, payloads):
-        calls.append(len(ids))
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        set_payload(self, ids, payloads)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(embedded._EmbeddedCollection, "set_payload", fail_on_the_second)
-        with pytest.raises(KeyboardInterrupt):
-            project.run()
-    assert len(calls) == 2
-    # Its cause undone, inputs are what the previous manifest says; its payloads are not yet.
-    project.put("one", documents)
-    project.index("one")
-    assert not project.fresh("topics/assigned", "one")
-    project.run()
-    assert project.fresh("topics/assigned", "one")
-    assert_payloads_hold(project)
-
-
-@pytest.mark.whole
-def test_corpus_without_all_of_its_payloads_fails_the_check(project, monkeypatch):
-    from mog_assets.plugins.qdrant import embedded
-
-    project.collections.drop("level_2")
-    project.make("collections/level_2", "one")
-    monkeypatch.setattr(embedded._EmbeddedCollection, "set_payload", lambda *_: None)
-    outcome = project.make("topics/assigned", "one")
-    points = len(project.payloads("one", 2))
-    assert outcome.faults == {
-        "qdrant_topics": f"collection level_2 has a topic for 0 of {points} points of corpus one, expected {points}: "
-        "run `mog run`"
-    }
-
-
-@pytest.mark.whole
 def test_check_finds_topics_that_the_model_has_not(built):
     stored = built.tools.store.read("topics/assigned", "one")
     files = {name: entry["file"] for name, entry in stored.manifest.files.items()}
@@ -732,4 +648,3 @@ def test_check_finds_topics_that_the_model_has_not(built):
     assert checks.EVERY_CHUNK.run(work) is None
     work.draft.files = {name: file for name, file in files.items() if not name.startswith("level_2-")}
     assert "chunks, 0 have a topic" in checks.EVERY_CHUNK.run(work)
-    assert json.loads(json.dumps(stored.manifest.info["points"])) == stored.manifest.info["points"]

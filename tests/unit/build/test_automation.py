@@ -31,10 +31,10 @@ def write(folder, documents):
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
 
 
-OWN = {"documents", "chunks/level_1", "tokens", "bm25/level_1", "embeddings/level_1", "collections/level_1"}
+OWN = {"documents", "chunks/level_1", "tokens", "bm25/level_1", "embeddings/level_1"}
 OWN |= {"neighbours", "sentence_graph"}
-# Once there is a topic model.
-PARTITIONED = OWN | {"mentions", "topics/assigned"}
+# Once there is a topic model: points of Qdrant tell topics.
+PARTITIONED = OWN | {"mentions", "topics/assigned", "qdrant"}
 # What rests on mentions, which follow the names that documents of all corpora have: `auto` is a ranking.
 NAMING = {"answers", "answer_scores", "known_items", "report"}
 OVERALL = {"questions", "topics/model", "soft_labels", "names"} | NAMING
@@ -99,7 +99,7 @@ def test_a_new_project_is_built_by_one_run_a_corpus_and_one_of_what_is_made_from
     assert (birds, fish) == (("birds", OWN), ("fish", OWN))
     assert overall == (None, OVERALL - NAMING)
     # Of the model that has just been fitted, and the names that have just been read.
-    assert others == [(corpus, {"topics/assigned", "mentions"}) for corpus in ("birds", "fish")]
+    assert others == [(corpus, {"topics/assigned", "mentions", "qdrant"}) for corpus in ("birds", "fish")]
     assert last == (None, NAMING)
 
 
@@ -147,8 +147,7 @@ def held(daemon, corpus):
 
     settings = config.load()
     tools = daemon.tools()
-    with collections_of(tools).open("level_1", 384) as collection:
-        points = collection.count(corpus)
+    points = collections_of(tools).count(f"mog_{corpus}")
     return [key for key in plan.graph(settings) if corpus in tools.store.partitions(key)], points
 
 

@@ -4,12 +4,8 @@ import numpy as np
 import pytest
 
 from mog_assets.build.tools import Tools
-from mog_assets.documents.documents import write_documents
-from mog_assets.documents.formats.marks import Mark
-from mog_assets.documents.reading import read_corpus
 from mog_assets.index import vectors as module
 from mog_assets.index.corpora import Corpora
-from mog_assets.index.points import payloads, point_ids, read_payloads
 from mog_assets.index.vectors import VectorTable, pool, vector_buckets
 from mog_assets.search.nearest import exactly_nearest, linked_nearest
 from mog_assets.text.chunks import Layout
@@ -165,39 +161,3 @@ def test_exact_search_does_not_depend_on_the_blocks_of_vectors(corpora, monkeypa
         np.testing.assert_allclose(values, products, atol=2e-2)
         assert (chunks == expected).mean() > 0.9
         assert ((chunks < 0) == (expected < 0)).all()
-
-
-def test_whatever_differs_in_a_point_gives_it_another_id():
-    def ids(corpus="c", document="a", spans=((0, 9), (9, 20)), level=1, vectors=((1, 0), (0, 1)), told=None, marks=()):
-        layout = Layout(corpus, [document], np.array([0, len(spans)]), np.array(spans))
-        return point_ids(payloads(corpus, layout, level, [(told or {}, marks, {})]), np.array(vectors, np.float16))
-
-    others = [
-        ids(corpus="d"),
-        ids(document="b"),
-        # The same places and another text of the same length: an edit.
-        ids(vectors=((0.6, 0.8), (0, 1))),
-        ids(spans=((0, 8), (8, 20))),
-        ids(level=2, spans=((0, 4), (4, 9)), vectors=((1, 0),)),
-        ids(told={"path": "a.md"}),
-        ids(told={"metadata": {"year": 2024}}),
-        ids(marks=(Mark(0, "page", 0, "1"),)),
-    ]
-    first, second = ids()
-    assert first != second and ids() == [first, second]
-    assert first not in [found[0] for found in others]
-    # What did not change keeps its point.
-    assert others[2][1] == second
-
-
-def test_points_tell_page_headings_and_metadata_of_their_documents(tmp_path):
-    text = "# Ponds\n\nThe newt lives in the pond.\n\n## Winter\n\nIt sleeps under a stone."
-    (tmp_path / "pond.md").write_text(f"---\nyear: 2024\n---\n{text}")
-    (document,) = read_corpus(tmp_path).documents
-    write_documents([document], tmp_path / "bucket.parquet")
-    layout = Layout("c", [document.id], np.array([0, 2]), np.array([[0, 35], [35, len(text)]]))
-    first, second = payloads("c", layout, 1, read_payloads(tmp_path / "bucket.parquet"))
-    assert first["headings"] == ["Ponds"] and second["headings"] == ["Ponds"]
-    assert first["path"] == "pond.md" and first["metadata"] == {"year": 2024} and first["modified"].endswith("Z")
-    (whole,) = payloads("c", layout, 2, [({}, (Mark(0, "page", 0, "7"),), {})])
-    assert whole == {"corpus": "c", "document": "pond.md", "level": 2, "start": 0, "end": len(text), "page": 7}

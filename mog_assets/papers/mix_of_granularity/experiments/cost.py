@@ -160,14 +160,12 @@ def storage(lab: Lab) -> Findings:
     for level in settings.level_range:
         of(f"bm25/level_{level}", f"term counts, level {level}")
     vectors = sum(of(f"embeddings/level_{level}", f"vectors, level {level}") for level in settings.level_range)
-    for level in settings.level_range:
-        for name, store in VECTOR_STORES.items():
-            of(f"{store.asset}/level_{level}", f"ids of points, level {level}")
-            folder = settings.home / name / f"level_{level}"
+    for name, store in VECTOR_STORES.items():
+        if store.used(settings):
+            of(store.asset, f"ids of points of {name.capitalize()}")
             # Collections of a server are not on this disk.
-            if folder.is_dir():
-                what = f"{name.capitalize()} collection, level {level} (blocks on disk)"
-                add(what, allocated(folder.rglob("*")))
+            if (folder := settings.home / name).is_dir():
+                add(f"collections of {name.capitalize()} (blocks on disk)", allocated(folder.rglob("*")))
     of("sentence_graph", "sentence graph")
     of("hop_statistics", "statistics of the sentence graph")
     add("caches (vectors by text, answers of models; blocks on disk)", allocated((settings.home / "cache").rglob("*")))
@@ -206,9 +204,9 @@ def _vector_facts(lab: Lab) -> str:
 
 def _per_corpus(settings: Settings) -> tuple[str, ...]:
     levels = settings.level_range
-    kinds = ("bm25", "embeddings", *(store.asset for store in VECTOR_STORES.values()))
-    by_level = (f"{kind}/level_{level}" for kind in kinds for level in levels)
-    return ("documents", "chunks/level_1", "tokens", *by_level, "sentence_graph")
+    by_level = (f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in levels)
+    stores = (store.asset for store in VECTOR_STORES.values() if store.used(settings))
+    return ("documents", "chunks/level_1", "tokens", *by_level, *stores, "sentence_graph")
 
 
 def _timed_assets(settings: Settings) -> Sequence[str]:
