@@ -305,8 +305,6 @@ def test_settings_that_cannot_be_are_refused(tmp_path, values, said):
     assert said in str(caught.value)
 
 
-# Its collection is of Qdrant.
-@pytest.mark.whole
 @pytest.mark.full
 def test_a_text_without_a_vector_is_counted_named_and_found_by_its_words_and_an_edit_equals_a_rebuild(tmp_path):
     folder = tmp_path / "docs"
