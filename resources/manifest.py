@@ -34,6 +34,7 @@ class Manifest:
         seconds: Build time.
         created: When it was complete, in seconds since 1970; its files are not modified afterwards.
         shown: Entry, as in `files`, of the file with tables and plots; not part of the content. None if there are none,
+        retired: Files in the folder that belong to earlier versions, and when they came to do so.
     """
 
     asset: str
@@ -47,6 +48,7 @@ class Manifest:
     seconds: float = 0.0
     created: float = 0.0
     shown: dict[str, Any] | None = None
+    retired: dict[str, float] = field(default_factory=dict)
 
     def entries(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Name and entry of every file."""
@@ -93,7 +95,7 @@ def decode(data: bytes) -> Manifest:
 
 def _well_formed(manifest: Manifest) -> bool:
     texts = (manifest.asset, manifest.version, manifest.recipe, manifest.partition or "")
-    tables = (manifest.inputs, manifest.counts, manifest.files, manifest.info)
+    tables = (manifest.inputs, manifest.counts, manifest.files, manifest.info, manifest.retired)
     if not (all(isinstance(text, str) for text in texts) and all(isinstance(table, dict) for table in tables)):
         return False
     if not all(isinstance(number, (int, float)) for number in (manifest.seconds, manifest.created)):

@@ -10,9 +10,10 @@ POINTS = {
     "file written": "a file is complete under its temporary name",
     "file moved": "the file has its final name; no manifest names it yet",
     "manifest written": "the manifest is complete under its temporary name",
-    "manifest moved": "the new artefact is current; files of the old one still exist",
-    "swept": "files of the old artefact were deleted",
-    "damaged removed": "a file that did not match its manifest was deleted, before its artefact is written again",
+    "manifest moved": "the new artefact is current; files of the old one stay for an hour",
+    "set written": "the set of artefacts that belong together is complete under its temporary name",
+    "set moved": "the set is what readers open from now on",
+    "swept": "files that no manifest has named for an hour were deleted",
     "manifest removed": "the manifest of an artefact that is being removed was deleted; its files still exist",
 }
 

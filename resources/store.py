@@ -13,20 +13,19 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mog_assets.resources.errors import MissingArtefact
-from mog_assets.resources.files import make_folder, make_way, not_writable
+from mog_assets.resources.files import make_folder, make_way
 from mog_assets.resources.holding import hold, orphans
 from mog_assets.resources.manifest import MANIFEST, Manifest, decode, describe, digest, encode, label
 from mog_assets.resources.points import reach
+from mog_assets.resources.set_files import GRACE, folder_of, held
 from mog_assets.resources.writing import atomic, sync_folder
-
-Replacing = Callable[[bool], AbstractContextManager[object]]
 
 _LOCKS = (".lock", ".lock.holder")
 
@@ -71,10 +70,12 @@ class Artefact:
 class Draft:
     """An artefact being written. Readers see none of it before `Store.commit` ends."""
 
-    def __init__(self, folder: Path, previous: Artefact | None) -> None:
+    def __init__(self, folder: Path, previous: Artefact | None, spent: Collection[str]) -> None:
         self.folder = folder
         self.previous = previous
         self.files: dict[str, str] = {}
+        # Names of files of earlier versions, which are never written over, and of damaged ones.
+        self._spent = spent
 
     def file(self, name: str, key: str) -> tuple[Path, bool]:
         """The path of a file whose content is determined by `key`, and whether it already exists, complete.
@@ -82,7 +83,10 @@ class Draft:
         Write only a path that does not exist, with `atomic`.
         """
         stem, dot, suffix = name.partition(".")
-        filename = f"{stem}-{key[:16]}{dot}{suffix}"
+        filename, number = f"{stem}-{key[:16]}{dot}{suffix}", 1
+        while filename in self._spent:
+            number += 1
+            filename = f"{stem}-{key[:16]}-{number}{dot}{suffix}"
         self.files[name] = filename
         path = self.folder / filename
         make_way(path)
@@ -108,8 +112,7 @@ class Store:
 
     def folder(self, asset: str, partition: str | None = None) -> Path:
         """Folder of an artefact, existing or not."""
-        base = self.home / "store" / asset
-        return base / "corpus" / partition if partition else base
+        return folder_of(self.home, asset, partition)
 
     def find(self, asset: str, partition: str | None = None) -> Artefact | None:
         """The artefact, or None if there is no valid manifest, or a file it names is missing or has another size."""
@@ -142,13 +145,24 @@ class Store:
             return f"{MANIFEST}: {error}"
         if (manifest.asset, manifest.partition) != (asset, partition):
             return f"{MANIFEST} belongs to {describe(manifest)}"
-        for name, entry in manifest.entries():
-            if fault := _file_fault(folder / entry["file"], entry, manifest.created if written_to else None):
-                return f"{name} {fault}"
+        if fault := _fault(manifest, folder, written_to):
+            return fault
         lock = folder / _LOCKS[0]
         if os.path.lexists(lock) and not lock.is_file():
             return f"{lock.name} is a folder, expected a file"
         return Artefact(manifest, folder)
+
+    def manifest(self, asset: str, partition: str | None = None) -> Manifest | None:
+        """The manifest of an artefact, whatever its files are like; None if there is no valid one."""
+        try:
+            return self._manifest(self.folder(asset, partition) / MANIFEST)
+        except (OSError, ValueError):
+            return None
+
+    def complete(self, manifest: Manifest) -> Artefact | None:
+        """The artefact of a manifest, the present one or an earlier one; None if a file is missing or damaged."""
+        folder = self.folder(manifest.asset, manifest.partition)
+        return None if _fault(manifest, folder, written_to=False) else Artefact(manifest, folder)
 
     def _manifest(self, path: Path) -> Manifest:
         """The manifest in a file; parsed again only if the file has changed."""
@@ -189,28 +203,16 @@ class Store:
             yield
 
     def draft(self, asset: str, partition: str | None = None) -> Draft:
-        """Begin a new version of an artefact; call while holding `lock`. Damaged files of the last one are deleted."""
-        folder = self.folder(asset, partition)
+        """Begin a new version of an artefact; call while holding `lock`. Damaged files do not count."""
+        folder, manifest = self.folder(asset, partition), self.manifest(asset, partition)
         state = self._look(asset, partition, written_to=True)
+        spent = set[str]() if manifest is None else set(manifest.retired)
         if isinstance(state, str):
-            self._remove_damaged(folder)
-        return Draft(folder, state if isinstance(state, Artefact) else None)
-
-    def _remove_damaged(self, folder: Path) -> None:
-        """Delete files that do not match the manifest, so that no draft treats them as complete."""
-        try:
-            manifest = self._manifest(folder / MANIFEST)
-            wrong = [folder / entry["file"] for _, entry in manifest.entries() if not _holds(folder, entry)]
-        except (OSError, ValueError):
-            # It is not known which of them are complete.
-            wrong = [path for path in folder.iterdir() if path.name not in _LOCKS]
-        for path in wrong:
-            if path.is_file() or path.is_symlink():
-                try:
-                    path.unlink()
-                except OSError as error:
-                    raise not_writable(path, error) from error
-                reach("damaged removed")
+            # Under a manifest that cannot be read, all may be damaged.
+            entries = [] if manifest is None else [entry for _, entry in manifest.entries()]
+            spent.update(e["file"] for e in entries if not _holds(folder, e))
+            spent.update(os.listdir(folder) if manifest is None else ())
+        return Draft(folder, state if isinstance(state, Artefact) else None, spent)
 
     def commit(
         self,
@@ -224,45 +226,72 @@ class Store:
         info: dict[str, Any],
         seconds: float,
         shown: dict[str, str] | None = None,
-        replacing: Replacing = nullcontext,
     ) -> Artefact:
-        """Make a draft the artefact: compute checksums, write the manifest, then delete files no longer used.
+        """Make a draft the artefact: compute checksums, then write the manifest; files of earlier versions stay.
 
         `shown` (tables and plots, Markdown by title) goes into a separate file that is not part of the content.
-        `replacing` is entered while that happens, with whether the content changes.
         """
-        # A name is never reused for other bytes, so checksums of the previous version stay valid.
-        entries = {e["file"]: e for e in draft.previous.manifest.files.values()} if draft.previous else {}
+        # No file is written over, so checksums of the previous version stay valid.
+        before = draft.previous.manifest if draft.previous else None
+        entries = {entry["file"]: entry for entry in before.files.values()} if before else {}
         files = {name: entries.get(file) or _entry(draft.folder, file) for name, file in sorted(draft.files.items())}
         version = digest({name: entry["sha256"] for name, entry in files.items()}, info.get("content"))
         picture = _write_shown(draft.folder, shown) if shown else None
-        manifest = Manifest(
-            asset, partition, version, recipe, inputs, counts, files, info, seconds, time.time(), picture
-        )
-        artefact = Artefact(manifest, draft.folder)
-        with replacing(draft.previous is None or draft.previous.manifest.version != version):
-            self._write_manifest(draft.folder, manifest)
-            for path in self.orphans(artefact):
-                path.unlink(missing_ok=True)
-            reach("swept")
-        return artefact
+        now, earlier = time.time(), before.retired if before else {}
+        manifest = Manifest(asset, partition, version, recipe, inputs, counts, files, info, seconds, now, picture)
+        retired = {path.name: earlier.get(path.name, now) for path in self._unnamed(draft.folder, manifest)}
+        manifest = replace(manifest, retired=retired)
+        self._write_manifest(draft.folder, manifest)
+        return Artefact(manifest, draft.folder)
 
-    def orphans(self, artefact: Artefact) -> list[Path]:
-        """Files in the folder of an artefact that do not belong to it; call while holding its lock."""
-        files = {entry["file"] for _, entry in artefact.manifest.entries()}
-        return orphans(artefact.folder, {MANIFEST, *_LOCKS, *files})
+    def unused(self, artefact: Artefact, grace: float) -> list[Path]:
+        """Files in the folder of an artefact that nobody needs; call while holding its lock.
+
+        Args:
+            artefact: The artefact.
+            grace: Seconds since a manifest last named them. What was begun and never named, such as that of a run that
+                was stopped, stays for the next run, except with 0, and what was half-written.
+        """
+        now, retired = time.time(), artefact.manifest.retired
+        paths = [
+            path
+            for path in self._unnamed(artefact.folder, artefact.manifest)
+            if not grace
+            or path.name.startswith(".tmp-")
+            or (path.name in retired and now - retired[path.name] >= grace)
+        ]
+        kept = held(self.home, paths)
+        return [path for path in paths if path not in kept]
+
+    def sweep(self, artefact: Artefact) -> None:
+        """Delete the files in the folder of an artefact that nobody needs any more; call while holding its lock."""
+        for path in self.unused(artefact, GRACE):
+            path.unlink(missing_ok=True)
+            reach("swept")
+
+    def _unnamed(self, folder: Path, manifest: Manifest) -> list[Path]:
+        return orphans(folder, {MANIFEST, *_LOCKS, *(entry["file"] for _, entry in manifest.entries())})
 
     def doubt(self, artefact: Artefact) -> None:
         """Mark an artefact as out of date, before data outside the store that it names changes."""
         self._write_manifest(artefact.folder, replace(artefact.manifest, recipe=""))
 
     def remove(self, asset: str, partition: str | None = None) -> None:
-        """Remove an artefact, its manifest first."""
+        """Remove an artefact, its manifest first; what somebody reads stays for the next time."""
         folder = self.folder(asset, partition)
         make_way(folder / MANIFEST)
         (folder / MANIFEST).unlink(missing_ok=True)
         reach("manifest removed")
-        shutil.rmtree(folder, ignore_errors=True)
+        for path in self.removable(folder):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+        with suppress(OSError):
+            folder.rmdir()
+
+    def removable(self, folder: Path) -> list[Path]:
+        """What is in the folder of an artefact, and nobody reads."""
+        paths = list(folder.iterdir()) if folder.is_dir() else []
+        kept = held(self.home, paths, last=False)
+        return [path for path in paths if path not in kept]
 
     def verify(self, artefact: Artefact) -> list[str]:
         """What is wrong with an artefact's files, one sentence each; empty if every checksum matches.
@@ -298,6 +327,14 @@ def _entry(folder: Path, file: str) -> dict[str, Any]:
     """The manifest entry of a file."""
     path = folder / file
     return {"file": file, "bytes": path.stat().st_size, "sha256": file_digest(path)}
+
+
+def _fault(manifest: Manifest, folder: Path, written_to: bool) -> str | None:
+    """What is wrong with a file of an artefact; `written_to`: compare the bytes of those written to since."""
+    for name, entry in manifest.entries():
+        if fault := _file_fault(folder / entry["file"], entry, manifest.created if written_to else None):
+            return f"{name} {fault}"
+    return None
 
 
 def _holds(folder: Path, entry: dict[str, Any]) -> bool:

@@ -14,7 +14,6 @@ from typing import Any
 
 import dagster as dg
 
-from mog_assets.build.demand import places
 from mog_assets.build.materialising import Materialised, materialise
 from mog_assets.build.names import Names
 from mog_assets.build.plan import REGISTRY, graph, needed
@@ -27,7 +26,6 @@ from mog_assets.config import file as settings_file
 from mog_assets.config import load as load_settings
 from mog_assets.resources import extras, tracing
 from mog_assets.resources.errors import ConfigError, MogError
-from mog_assets.resources.snapshot import keeping
 from mog_assets.resources.store import digest, label
 
 EXECUTOR_VARIABLE = "MOG_EXECUTOR"
@@ -292,10 +290,8 @@ def as_asset(
         try:
             forced = context.run.tags.get(FORCE, "").split(",")
             force = recipe.repeatable and ("true" in forced or recipe.key in forced)
-            needed = places(tools.settings, list(tools.settings.corpora))
-            replacing = partial(keeping, tools.store, *needed, (recipe.key, partition))
             with tracing.within({**os.environ, **context.run.tags}), tracing.span(recipe.key, corpus=partition):
-                outcome = materialise(recipe, partition, tools, recipes, context.log.info, force, replacing)
+                outcome = materialise(recipe, partition, tools, recipes, context.log.info, force)
                 tracing.note(built=outcome.built, why=outcome.why or None, dagster__run_id=context.run.run_id)
         except MogError as error:
             # An expected error needs no retry and no traceback.

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from mog_assets.build.declared import Declared
+from mog_assets.build.demand import places
 from mog_assets.build.recipe import Recipe, Work, fingerprint
 from mog_assets.build.tools import Tools
 from mog_assets.resources.errors import MissingArtefact, MogError, TooFewQuestions
 from mog_assets.resources.progress import Log, duration, stage
-from mog_assets.resources.store import Artefact, Replacing, label
+from mog_assets.resources.sets import publish
+from mog_assets.resources.store import Artefact, label
 
 # Looks an artefact up by asset and corpus.
 Find = Callable[[str, str | None], Artefact | None]
@@ -130,9 +131,10 @@ def materialise(
     recipes: dict[str, Recipe],
     log: Log | None = None,
     force: bool = False,
-    replacing: Replacing = nullcontext,
 ) -> Materialised:
     """Bring an artefact up to date. If a blocking check fails, the previous artefact stays in place.
+
+    What searches read is published once it belongs together, and what nobody needs any more is deleted.
 
     Args:
         recipe: What to build.
@@ -141,13 +143,15 @@ def materialise(
         recipes: All recipes, by key.
         log: Receives progress messages.
         force: Build it even if it is up to date.
-        replacing: As for `Store.commit`.
 
     Raises:
         MissingArtefact: an input has not been materialised.
         MogError: raised by `build`.
     """
     store, what = tools.store, label(recipe.key, partition)
+    searched = places(tools.settings, list(tools.settings.corpora))
+    # What a run that was killed had completed, before some of it is replaced.
+    publish(store, *searched)
     # Before the lock, which moves aside files in its way.
     damage = store.damage(recipe.key, partition)
     with store.lock(recipe.key, partition):
@@ -160,6 +164,7 @@ def materialise(
             )
         previous, fresh = now.previous, not now.why
         if previous is not None and fresh and not force:
+            store.sweep(previous)
             return Materialised(previous, built=False, faults=previous.manifest.info.get("faults", {}), damage=damage)
         started, made_of = time.monotonic(), recipe.made_of(partition, tools)
         reason = "damaged" if damage else now.why or "forced"
@@ -181,8 +186,9 @@ def materialise(
             info={**work.info, "recomputed": work.recomputed, "faults": faults, "made of": made_of},
             seconds=time.monotonic() - started,
             shown=work.shown,
-            replacing=replacing,
         )
+        publish(store, *searched)
+        store.sweep(artefact)
         return Materialised(artefact, built=True, faults=faults, damage=damage, why=reason)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,8 @@ from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.files import make_home
 from mog_assets.resources.holding import sweep_orphans
 from mog_assets.resources.progress import duration, note, tell
-from mog_assets.resources.snapshot import settle
+from mog_assets.resources.set_files import GRACE
+from mog_assets.resources.sets import publish
 from mog_assets.resources.store import file_digest, label
 from mog_assets.resources.writing import atomic
 
@@ -35,6 +37,8 @@ _EARLIER_DEFAULTS = {
     "6dcbf3c5636d7456a813475375d80a1e645b180fe7a1b3ffeaf6a7b628791653",
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 }
+# Below the home: hard links that earlier versions kept for readers.
+_EARLIER_SNAPSHOTS = "snapshots"
 # `mog run` prints to its terminal. To capture that output as well, Dagster would start four processes per run.
 _NO_CAPTURE = {
     "compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
@@ -130,7 +134,9 @@ def run(
     repeatable = [key for key, recipe in recipes.items() if recipe.repeatable]
     if unknown := [key for key in force if key not in repeatable]:
         raise ConfigError(f"--force: expected one of {', '.join(repeatable)}, got {unknown[0]!r}")
-    settle(tools.store, places(settings, list(settings.corpora))[0])
+    shutil.rmtree(settings.home / _EARLIER_SNAPSHOTS, ignore_errors=True)
+    publish(tools.store, *places(settings, list(settings.corpora)))
+    _sweep(tools, recipes)
     plan, forced = stale(tools, recipes, keys, named), set(force)
     if not plan and not forced:
         return report
@@ -181,6 +187,16 @@ def run(
                 if first_vectors and "statistics" in done:
                     note(f'Words can be searched from now on: mog retrieve --method {demand(settings).by_words} "…"')
     return report
+
+
+def _sweep(tools: Tools, recipes: dict[str, Recipe]) -> None:
+    """Delete what nobody needs any more, also of artefacts that are not built again."""
+    for recipe in recipes.values():
+        for corpus in tools.settings.corpora if recipe.partitioned else [None]:
+            artefact = tools.store.find(recipe.key, corpus)
+            if artefact is not None and tools.store.unused(artefact, GRACE):
+                with tools.store.lock(recipe.key, corpus):
+                    tools.store.sweep(tools.store.read(recipe.key, corpus))
 
 
 def _announce(tools: Tools, plan: dict[str | None, list[str]]) -> None:

@@ -83,12 +83,12 @@ def _with_logs(path: Path) -> list[Path]:
 
 
 def _orphans(tools: Tools) -> Iterator[Removable]:
-    """Files in folders of artefacts that no manifest names, left by interrupted writes."""
+    """Files of artefacts that no manifest names and nobody reads: of earlier versions, or of stopped runs."""
     for recipe in graph(tools.settings).values():
         for corpus in tools.settings.corpora if recipe.partitioned else [None]:
             # Without an artefact the next run continues from them.
             if (artefact := tools.store.sound(recipe.key, corpus)) is not None:
-                for path in tools.store.orphans(artefact):
+                for path in tools.store.unused(artefact, 0):
                     yield _files(f"unused file {path}", [path])
 
 

@@ -185,15 +185,15 @@ def _write_json(work: Work, name: str, value: Any) -> None:
 
 
 def leftovers(store: Store, corpora: Iterable[str]) -> dict[str, list[str]]:
-    """Artefacts, complete or not, of corpora that are not in `corpora`: asset keys by corpus."""
+    """Artefacts, complete or not, of corpora not in `corpora`: asset keys by corpus; without what is still read."""
     members: dict[str, list[str]] = {}
     root = store.folder("")
     # An asset's key has one part or two.
     for folder in sorted([*root.glob("*/corpus/*"), *root.glob("*/*/corpus/*")]):
         # A file here was moved aside; it is not a corpus.
-        if folder.is_dir():
+        if folder.is_dir() and folder.name not in set(corpora) and store.removable(folder):
             members.setdefault(folder.name, []).append(folder.parent.parent.relative_to(root).as_posix())
-    return {corpus: assets for corpus, assets in members.items() if corpus not in set(corpora)}
+    return members
 
 
 def build_registry(work: Work) -> None:

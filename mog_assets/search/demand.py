@@ -14,11 +14,12 @@ def _demand(settings: Settings) -> Demand:
     every = needs([parse(AUTO, settings)], settings)
     methods = [method for method in all_methods(settings) if method.kind != AUTO and not method.evaluation_only]
     models = tuple(models_of(settings).values()) if settings.trains else ()
+    together = tuple(key for key in every.shared if key not in models_of(settings).values())
     fields = tuple(field.asset for field in FIELDS.values())
     return Demand(
         words=needs([by_words(settings)], settings),
         search=every,
-        current=Needs(every.per_corpus, ("method",)),
+        current=Needs(every.per_corpus, together),
         methods=needs(named_methods(settings), settings),
         optional=Needs((), models) | needs(methods, settings) | Needs(fields),
         by_words=by_words(settings).name,

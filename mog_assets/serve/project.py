@@ -69,7 +69,7 @@ def open(
         corpora: Corpora that are searched together, in this order; None for all.
         refresh: Seconds between looks for new artefacts, which are taken over between two questions; None never looks.
         keep: Leave indexes open, for many questions. False reads what a question needs, and takes new artefacts as they
-            come, unless a run replaces some while the project is opened: then those from before it are used.
+            come, once all of them that belong together have been made.
 
     Raises:
         ConfigError: the configuration is wrong, or has no such corpus.
@@ -184,7 +184,7 @@ class Project:
         self.close()
 
     def close(self) -> None:
-        """Stop looking for new artefacts, and remove what was kept of old ones."""
+        """Stop looking for new artefacts."""
         if not self._whole:
             return
         self._generations.close()

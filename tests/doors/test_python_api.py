@@ -1,6 +1,7 @@
 """The Python API: what it gives, from several threads, and while runs replace artefacts."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,12 +16,9 @@ from shared import ROOT, copy_folder
 
 import mog_assets
 from mog_assets.build import plan
-from mog_assets.build.demand import places
 from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotFound
-from mog_assets.resources.snapshot import settle
-from mog_assets.resources.store import Store
 from mog_assets.serve import generations
 
 QUESTION = "How deep are potatoes planted?"
@@ -35,19 +33,13 @@ def opened(sample_project):
         yield project
 
 
-@pytest.fixture
-def served_project(copied_project):
-    """The copy has no snapshot of the project that was copied."""
-    shutil.rmtree(copied_project.home / "snapshots", ignore_errors=True)
-    return copied_project
-
-
 def rebuild(project, corpus, *, until=None, without=()):
-    """Make the artefacts of a corpus that are out of date, one after another, up to one, some left out."""
+    """Make what searches read and is out of date, of one corpus, one after another, up to one, some left out."""
     recipes, tools = plan.graph(project.settings), Tools(project.settings)
     for recipe in recipes.values():
-        if recipe.partitioned and not recipe.on_demand and recipe.key not in without:
-            materialise(recipe, corpus, tools, recipes)
+        shared = recipe.key in ("statistics", "names")
+        if (recipe.partitioned or shared) and not recipe.on_demand and recipe.key not in without:
+            materialise(recipe, None if shared else corpus, tools, recipes)
             if recipe.key == until:
                 return
 
@@ -62,8 +54,14 @@ def edit(project, text):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
-def snapshots_of(project):
-    return [path for path in (project.home / "snapshots").iterdir() if path.is_dir()]
+def sweep_all(project):
+    """Sweep the folders of all artefacts as if nothing had an hour."""
+    recipes, store = plan.graph(project.settings), Tools(project.settings).store
+    for recipe in recipes.values():
+        for corpus in project.settings.corpora if recipe.partitioned else [None]:
+            if (artefact := store.find(recipe.key, corpus)) is not None:
+                for path in store.unused(artefact, 1e-9):
+                    path.unlink()
 
 
 def until(condition, seconds=60):
@@ -220,14 +218,14 @@ def potato(project):
 
 
 @pytest.mark.whole
-def test_new_artefacts_are_taken_over_and_no_question_sees_a_mixture(served_project):
+def test_new_artefacts_are_taken_over_and_no_question_sees_a_mixture(copied_project):
     """Four threads ask without a pause while a corpus is rebuilt an artefact at a time."""
     old = "Potatoes are planted in spring. " * 40
     new = "Potatoes grow. They are planted 12 cm deep, says the new text. " * 30
-    edit(served_project, old)
-    rebuild(served_project, "garden")
+    edit(copied_project, old)
+    rebuild(copied_project, "garden")
     seen, wrong, stop = set(), [], threading.Event()
-    with mog_assets.open(served_project.config, refresh=REFRESH) as project:
+    with mog_assets.open(copied_project.config, refresh=REFRESH) as project:
         first = project.version
 
         def ask():
@@ -243,8 +241,8 @@ def test_new_artefacts_are_taken_over_and_no_question_sees_a_mixture(served_proj
         threads = [threading.Thread(target=ask) for _ in range(4)]
         for thread in threads:
             thread.start()
-        edit(served_project, new)
-        rebuild(served_project, "garden")
+        edit(copied_project, new)
+        rebuild(copied_project, "garden")
         until(lambda: project.version != first)
         time.sleep(0.5)
         stop.set()
@@ -255,92 +253,108 @@ def test_new_artefacts_are_taken_over_and_no_question_sees_a_mixture(served_proj
         # What needs longer to make, such as the sentence graph, came with versions of their own.
         assert {(old, new) for version, old, new in seen if version != first} == {(False, True)}
         assert potato(project) == new
-        # One snapshot is kept, that of the last artefacts; nothing is left of those before.
-        last = Tools(served_project.settings).store.read("sentence_graph", "garden").folder / "manifest.json"
-        held = "store/sentence_graph/corpus/garden/manifest.json"
-        until(
-            lambda: (
-                [(path / held).exists() and last.samefile(path / held) for path in snapshots_of(served_project)]
-                == [True]
-            )
-        )
-    assert list((served_project.home / "snapshots").iterdir()) == []
 
 
-def test_half_a_run_is_not_taken_over_and_the_log_says_so_where_it_takes_long(served_project, monkeypatch, caplog):
-    monkeypatch.setattr(generations, "_UNSETTLED", 0.0)
-    with mog_assets.open(served_project.config, refresh=REFRESH) as project:
+def test_half_a_run_is_not_taken_over(copied_project):
+    with mog_assets.open(copied_project.config, refresh=REFRESH) as project:
         first, before = project.version, potato(project)
-        edit(served_project, "Potatoes are planted deep. ")
-        rebuild(served_project, "garden", until="chunks/level_1")
-        until(lambda: "made from another version" in project.trouble)
+        edit(copied_project, "Potatoes are planted deep. ")
+        rebuild(copied_project, "garden", until="chunks/level_1")
+        time.sleep(5 * REFRESH)
         assert (project.version, potato(project)) == (first, before)
         assert project.retrieve(QUESTION).passages
-        until(lambda: "do not belong together yet" in caplog.text)
-        rebuild(served_project, "garden")
+        # So is all of a corpus without the statistics of all corpora.
+        rebuild(copied_project, "garden", without=["statistics"])
+        time.sleep(5 * REFRESH)
+        assert (project.version, potato(project)) == (first, before)
+        rebuild(copied_project, "garden")
         until(lambda: project.version != first)
         assert potato(project) == "Potatoes are planted deep. " and project.trouble == ""
 
 
-def test_a_project_whose_run_was_stopped_half_way_is_refused_with_the_remedy(served_project, monkeypatch):
-    edit(served_project, "Potatoes are planted deep. ")
-    rebuild(served_project, "garden", until="chunks/level_1")
-    monkeypatch.setattr(generations, "_PATIENCE", 0.5)
+def test_what_starts_after_half_a_run_reads_what_was_before_it(copied_project):
+    with mog_assets.open(copied_project.config, refresh=None) as project:
+        first, before = project.version, potato(project)
+    for number in range(2):
+        edit(copied_project, f"Potatoes are planted {number} cm deep. ")
+        rebuild(copied_project, "garden", until="chunks/level_1")
+    sweep_all(copied_project)
+    with mog_assets.open(copied_project.config, refresh=None) as project:
+        assert (project.version, potato(project)) == (first, before)
+        assert project.retrieve(QUESTION).passages
+
+
+def test_a_home_without_a_set_whose_run_was_stopped_half_way_is_refused_with_the_remedy(copied_project):
+    edit(copied_project, "Potatoes are planted deep. ")
+    rebuild(copied_project, "garden", until="chunks/level_1")
+    shutil.rmtree(copied_project.home / "sets")
     with pytest.raises(MogError, match="of corpus garden was made from another version of .*run `mog run`"):
-        mog_assets.open(served_project.config)
+        mog_assets.open(copied_project.config)
 
 
 @pytest.mark.whole
-def test_what_is_out_of_date_and_not_needed_is_not_there(served_project):
-    edit(served_project, "Potatoes are planted deep. ")
-    rebuild(served_project, "garden", until="mentions", without=["sentence_graph"])
-    with mog_assets.open(served_project.config, refresh=None) as project:
+def test_what_is_out_of_date_and_not_needed_is_not_there(copied_project):
+    edit(copied_project, "Potatoes are planted deep. ")
+    rebuild(copied_project, "garden", until="mentions", without=["sentence_graph"])
+    with mog_assets.open(copied_project.config, refresh=None) as project:
         assert "mix" in project.methods and "mogg-paper" not in project.methods
         with pytest.raises(MissingArtefact, match="sentence_graph"):
             project.retrieve(QUESTION, method="hop-1")
 
 
-def test_a_damaged_new_model_leaves_the_old_one_in_use(served_project):
-    tools = Tools(served_project.settings)
-    with mog_assets.open(served_project.config, refresh=REFRESH) as project:
+def test_a_damaged_new_model_leaves_the_old_one_in_use(copied_project):
+    tools = Tools(copied_project.settings)
+    with mog_assets.open(copied_project.config, refresh=REFRESH) as project:
         before = project.retrieve(QUESTION)
-        stored = tools.store.read("method")
-        damage.flip(stored.path("method.json"))
-        (stored.folder / "manifest.json").touch()
+        damage.flip(tools.store.read("method").path("method.json"))
+        edit(copied_project, "Potatoes are planted deep. ")
+        rebuild(copied_project, "garden")
         until(lambda: project.trouble)
         assert "method" in project.trouble and project.retrieve(QUESTION) == before
 
 
-def test_a_question_that_takes_long_keeps_its_artefacts(served_project):
-    with mog_assets.open(served_project.config, refresh=REFRESH) as project:
+def test_what_an_open_project_reads_stays_as_long_as_it_is_open(copied_project):
+    """Whatever runs and sweeps do, and whatever it has not opened yet."""
+    with mog_assets.open(copied_project.config, refresh=None) as project:
+        first, before = project.version, potato(project)
+        for number in range(2):
+            edit(copied_project, f"Potatoes are planted {number} cm deep. ")
+            rebuild(copied_project, "garden")
+        sweep_at_once = Tools(copied_project.settings).store.unused
+        documents = Tools(copied_project.settings).store.read("documents", "garden")
+        left = sweep_at_once(documents, 60)
+        assert left == []
+        with project._generations.using() as now:
+            held = [stored.path(name) for stored in now.artefacts.artefacts.values() for name in stored.names()]
+        for path in sweep_at_once(documents, 0):
+            assert path not in held
+            path.unlink()
+        assert all(path.exists() for path in held)
+        assert (project.version, potato(project)) == (first, before) and project.retrieve(QUESTION).passages
+        # Too late: nobody said for long that this is read.
+        path = now.artefacts.path
+        os.utime(path, (0, 0))
+        sweep_all(copied_project)
+        assert not path.exists() and not all(path.exists() for path in held)
+        assert not now.artefacts.touch()
+
+
+def test_what_was_read_too_long_ago_is_opened_again(copied_project, monkeypatch):
+    monkeypatch.setattr(generations, "TOUCH", 0.2)
+    with mog_assets.open(copied_project.config, refresh=None) as project:
         first = project.version
-        with project._generations.using() as held:
-            edit(served_project, "Potatoes are planted deep. ")
-            rebuild(served_project, "garden")
-            until(lambda: project.version != first)
-            assert held.snapshot.store.home.is_dir()
-        assert not held.snapshot.store.home.exists()
+        edit(copied_project, "Potatoes are planted deep. ")
+        rebuild(copied_project, "garden")
+        assert project.version == first
+        project._generations.current.artefacts.path.unlink()
+        until(lambda: project.version != first)
+        assert potato(project) == "Potatoes are planted deep. "
 
 
-def test_snapshots_of_killed_processes_are_removed(served_project):
-    code = f"import mog_assets, os; mog_assets.open({str(served_project.config)!r}); os.kill(os.getpid(), 9)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
-    (left,) = snapshots_of(served_project)
-    with mog_assets.open(served_project.config, refresh=None) as first:
-        (own,) = snapshots_of(served_project)
-        assert own != left
-        # A live one stays, whoever opens another.
-        with mog_assets.open(served_project.config, refresh=None):
-            assert own in snapshots_of(served_project) and first.retrieve(QUESTION).passages
-        assert snapshots_of(served_project) == [own]
-    assert list((served_project.home / "snapshots").iterdir()) == []
-
-
-def test_a_run_removes_what_killed_runs_and_processes_left(served_project):
-    for name in ("complete", "of a process that ended"):
-        (served_project.home / "snapshots" / name).mkdir(parents=True)
-    settle(Store(served_project.home), places(served_project.settings, list(served_project.settings.corpora))[0])
-    assert snapshots_of(served_project) == []
+def test_a_run_removes_what_earlier_versions_kept_for_readers(copied_project, materialise_project):
+    (copied_project.home / "snapshots" / "complete").mkdir(parents=True)
+    assert materialise_project(copied_project.settings).failures == []
+    assert not (copied_project.home / "snapshots").exists()
 
 
 @pytest.mark.parts("paper", "mog")
@@ -352,18 +366,18 @@ def test_a_filter_without_a_hit_gives_no_passage_by_any_method(opened, method):
         assert found.passages == [] and "asked for" in found.nothing
 
 
-def test_vectors_of_another_encoder_are_refused(served_project):
-    settings = served_project.settings
+def test_vectors_of_another_encoder_are_refused(copied_project):
+    settings = copied_project.settings
     other = settings.model_copy(update={"encoder": settings.encoder.model_copy(update={"pooling": "cls"})})
     with pytest.raises(MogError, match="embeddings/level_1 of corpus garden: expected vectors of the encoder"):
         mog_assets.open(other)
 
 
 @pytest.mark.full
-def test_what_could_not_be_opened_once_is_tried_again(served_project, monkeypatch):
-    monkeypatch.setattr(generations, "_PAUSES", (0.3, 0.3))
-    with mog_assets.open(served_project.config, refresh=REFRESH) as project:
-        first, real, tries = project.version, generations.take, []
+def test_what_could_not_be_opened_once_is_tried_again(copied_project, monkeypatch):
+    monkeypatch.setattr(generations, "_PAUSE", 0.3)
+    with mog_assets.open(copied_project.config, refresh=REFRESH) as project:
+        first, real, tries = project.version, generations.open_set, []
 
         def full(*arguments):
             tries.append(arguments)
@@ -371,15 +385,15 @@ def test_what_could_not_be_opened_once_is_tried_again(served_project, monkeypatc
                 raise OSError(28, "No space left on device")
             return real(*arguments)
 
-        monkeypatch.setattr(generations, "take", full)
-        edit(served_project, "Potatoes are planted deep. ")
-        rebuild(served_project, "garden")
+        monkeypatch.setattr(generations, "open_set", full)
+        edit(copied_project, "Potatoes are planted deep. ")
+        rebuild(copied_project, "garden")
         until(lambda: project.version != first)
         assert len(tries) > 1 and project.trouble == ""
 
 
-def test_a_closed_project_says_so(served_project):
-    project = mog_assets.open(served_project.config, refresh=None)
+def test_a_closed_project_says_so(copied_project):
+    project = mog_assets.open(copied_project.config, refresh=None)
     project.close()
     with pytest.raises(MogError, match="the project is closed"):
         project.retrieve(QUESTION)

@@ -100,13 +100,13 @@ def test_what_starts_in_the_middle_of_a_run_answers_from_the_artefacts_before_it
         shutil.copyfile(before.folder / "mog.yaml", folder / "mog.yaml")
 
     edit("The otter is ill. It eats nothing.")
-    killed = mog(folder, "run", kill_at=("swept", 2))
+    killed = mog(folder, "run", kill_at=("manifest moved", 2))
     assert killed.code == -signal.SIGKILL, killed.said
     # This run begins with what that one has left, which does not belong together.
     edit(new)
-    assert mog(folder, "run", stop_at=("swept", 2)).stopped > 0
+    assert mog(folder, "run", stop_at=("manifest moved", 2)).stopped > 0
     with mog_assets.open(folder / "mog.yaml", refresh=0.2) as project:
-        assert "made from another version of" in project.trouble
+        assert not project.trouble
         assert project.document("pond", "otter").text == old
         assert project.retrieve("Who eats fish and crayfish?").passages[0].doc == "otter"
         # So do commands, which leave nothing open.
@@ -121,8 +121,6 @@ def test_what_starts_in_the_middle_of_a_run_answers_from_the_artefacts_before_it
         while project.document("pond", "otter").text != new or project.trouble:
             assert time.monotonic() < deadline, project.trouble
             time.sleep(0.05)
-    # What was kept takes no room when it is of no use.
-    assert [path.name for path in (folder / "home/snapshots").iterdir() if path.is_dir()] == []
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from mog_assets.papers.topics.terms import topic_terms
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MissingArtefact, MogError
-from mog_assets.resources.snapshot import read_matching
+from mog_assets.resources.sets import open_set
 from mog_assets.search.where import Fields
 
 pytestmark = pytest.mark.full
@@ -308,12 +308,11 @@ def test_filter_by_topics_that_are_missing_or_of_other_chunks_names_the_remedy(p
         MissingArtefact, match=r"of corpus one, got topics/assigned .* of an earlier state: run `mog run`"
     ):
         document_topics(new)
-    read = partial(read_matching, project.tools.store, [])
-    with pytest.raises(
-        MissingArtefact, match=r"^topics/assigned of corpus one was made from .*--select topics/assigned"
-    ):
-        read("topics/assigned", "one")
-    assert read("topics/assigned", "two").manifest
+    sources = [("documents", name) for name in ("one", "two")]
+    opened = open_set(project.tools.store, sources, [("topics/assigned", name) for name in ("one", "two")])
+    with pytest.raises(MissingArtefact, match=r"^topics/assigned of corpus one has not .*--select topics/assigned"):
+        opened.read("topics/assigned", "one")
+    assert opened.read("topics/assigned", "two").manifest
     project.tools.store.remove("topics/assigned", "two")
     with pytest.raises(MissingArtefact, match=r"where.topic: expected topics of corpus two, got none: .*run `mog run`"):
         document_topics(stale)

@@ -38,6 +38,7 @@ from mog_assets.plugins.feedback.use import (
     withdraw,
 )
 from mog_assets.resources.errors import ConfigError, MogError, NotFound
+from mog_assets.resources.set_files import newest
 from mog_assets.serve.results import Span
 
 pytestmark = pytest.mark.full
@@ -477,11 +478,11 @@ def test_opening_deletes_what_is_old_also_after_it_was_switched_off(copied_proje
 
 
 @pytest.mark.whole
-def test_snapshots_exports_and_prune_leave_it_alone(copied_project, tmp_path):
+def test_sets_exports_and_prune_leave_it_alone(copied_project, tmp_path):
     log = log_path(copied_project.home)
     note(log)
     with mog_assets.open(copied_project.config):
-        assert not list((copied_project.home / "snapshots").rglob("*use*"))
+        assert b"/use" not in newest(copied_project.home).read_bytes()
     for words in (["prune", "--answers"], ["export", "--to", tmp_path / "out"]):
         result = CliRunner().invoke(main, [*map(str, words), "--config", str(copied_project.config)])
         assert result.exit_code == 0, result.output

@@ -3,6 +3,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from shared import ROOT
@@ -10,6 +11,7 @@ from shared import ROOT
 from mog_assets.resources.errors import MissingArtefact, MogError
 from mog_assets.resources.files import make_way
 from mog_assets.resources.holding import sweep_orphans
+from mog_assets.resources.set_files import GRACE, newest, touch_set, write_set
 from mog_assets.resources.store import Store, digest
 from mog_assets.resources.writing import atomic
 
@@ -86,25 +88,113 @@ def test_verify_sees_a_flipped_byte(store):
     assert store.verify(commit(store)) == []
 
 
-def test_files_that_no_longer_count_are_swept(store):
+def published(store, *artefacts):
+    """Publish a set of these artefacts; returns its file."""
+    write_set(store.home, [artefact.manifest for artefact in artefacts])
+    return newest(store.home)
+
+
+def names_of(artefact):
+    return {path.name for path in artefact.folder.iterdir()} - {".lock", "manifest.json"}
+
+
+def test_a_commit_deletes_nothing_and_what_nobody_needs_goes_after_an_hour(store, monkeypatch):
     first = commit(store, "old")
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         pass
     (first.folder / f".tmp-{process.pid}-data.txt").write_text("left by a process that was killed")
     second = commit(store, "new")
-    assert not first.path("data.txt").exists()
-    visible = {p.name for p in second.folder.iterdir()} - {".lock"}
-    assert visible == {"manifest.json", second.path("data.txt").name}
+    assert first.path("data.txt").read_text() == "old"
+    store.sweep(second)
+    assert names_of(second) == {artefact.path("data.txt").name for artefact in (first, second)}
+    # The hour begins when another took its place, whatever its time.
+    os.utime(first.path("data.txt"), (0, 0))
+    store.sweep(second)
+    assert first.path("data.txt").exists()
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + GRACE + 1)
+    store.sweep(second)
+    assert names_of(second) == {second.path("data.txt").name}
+    third = commit(store, "newer")
+    assert set(third.manifest.retired) == {second.path("data.txt").name}
+
+
+def test_a_file_that_a_stopped_run_has_begun_stays_for_the_next(store, monkeypatch):
+    artefact = commit(store)
+    with store.lock("asset"):
+        begun = write(store.draft("asset"), "more.txt", "begun")
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 2 * GRACE)
+    store.sweep(artefact)
+    assert begun.exists()
+    assert store.unused(artefact, 0) == [begun]
+
+
+def test_the_last_set_and_those_that_are_read_hold_their_files(store, monkeypatch):
+    artefacts = [commit(store, text) for text in ("old", "read", "last", "new")]
+    sets = [published(store, artefact) for artefact in artefacts[:3]]
+    paths = [artefact.path("data.txt") for artefact in artefacts]
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + GRACE + 1)
+    os.utime(sets[1], (now + GRACE, now + GRACE))
+    store.sweep(artefacts[3])
+    assert [path.exists() for path in paths] == [False, True, True, True]
+    assert not touch_set(sets[0]) and touch_set(sets[2])
+
+
+def test_what_prune_removes_has_no_hour_but_readers(store):
+    artefacts = [commit(store, text) for text in ("old", "read", "new")]
+    paths = [artefact.path("data.txt") for artefact in artefacts]
+    touch_set(published(store, artefacts[1]))
+    published(store, artefacts[2])
+    assert store.unused(artefacts[2], 0) == [paths[0]]
+
+
+def test_what_comes_back_is_written_beside_what_was(store):
+    first = commit(store, "first")
+    commit(store, "second")
+    first.path("data.txt").write_text("other")
+    again = commit(store, "first")
+    assert again.path("data.txt") != first.path("data.txt")
+    assert again.manifest.version == first.manifest.version and store.verify(again) == []
+    # What nobody needs is gone, and its name is free again.
+    for path in store.unused(again, 0):
+        path.unlink()
+    commit(store, "second")
+    assert commit(store, "first").manifest.files == first.manifest.files
+
+
+def test_a_corpus_that_is_removed_stays_for_those_who_read_it(store):
+    artefact = commit(store, "garden", "garden")
+    path = published(store, artefact)
+    touch_set(path)
+    store.remove("asset", "garden")
+    assert store.find("asset", "garden") is None and artefact.path("data.txt").exists()
+    os.utime(path, (0, 0))
+    store.remove("asset", "garden")
+    assert not artefact.folder.exists()
+
+
+def test_under_a_damaged_manifest_files_stay_for_readers_and_are_written_again(store):
+    first = commit(store, one="1", two="2")
+    (first.folder / "manifest.json").write_text("{")
+    first.path("two.txt").write_text("3")
+    with store.lock("asset"):
+        path, there = store.draft("asset").file("one.txt", digest("1"))
+        assert not there and path != first.path("one.txt")
+    assert first.path("one.txt").exists()
+    again = commit(store, one="1", two="2")
+    assert store.verify(again) == [] and again.path("two.txt").read_text() == "2"
 
 
 def test_temporary_file_of_a_living_process_stays(store):
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         path = commit(store).folder / f".tmp-{process.pid}-data.txt"
         path.write_text("half")
-        commit(store, "new")
+        store.sweep(commit(store, "new"))
         assert path.read_text() == "half"
         process.stdin.close()
-    commit(store, "newer")
+    store.sweep(commit(store, "newer"))
     assert not path.exists()
 
 

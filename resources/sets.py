@@ -1,0 +1,170 @@
+"""Sets of artefacts that belong together: what a run publishes when it is done, and what whoever searches opens.
+
+A run replaces one artefact after another; whoever searches must see those of a corpus all old or all new. So a run ends
+as a commit does, with a manifest: once the artefacts that searches read were made from each other, their manifests are
+written together into one new file, `sets/NUMBER-STATE.json`. The last of these files is what a reader opens, whatever a
+run does meanwhile or has left half done. It needs no other file: it holds the manifests in memory.
+
+Files are never written over, and a commit deletes none. What no manifest names any more stays an hour, and as long as a
+set names it that is the last one or that somebody reads. Who reads says so by touching the set's file, every
+minute as long as the project is open: no lock, no file per reader, nothing to clean up after one that was killed, and
+the same on every file system. Opening all files at once would do without even that, but costs what most questions never
+need. Who may not write to the home reads, too: it has the hour, and takes over the next set within seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mog_assets.resources.errors import MissingArtefact, MogError
+from mog_assets.resources.manifest import Manifest, digest, label
+from mog_assets.resources.set_files import newest, read_set, touch_set, write_set
+from mog_assets.resources.store import Artefact, Store
+
+Place = tuple[str, str | None]
+"""An asset and a corpus, None for an asset of all corpora."""
+
+_log = logging.getLogger(__name__)
+
+
+class ArtefactsDisagree(MogError):
+    """Artefacts were made from others than there are now: a run is replacing them, or was stopped while it did."""
+
+
+@dataclass(frozen=True)
+class ArtefactSet:
+    """Artefacts that were made from each other.
+
+    Attributes:
+        artefacts: By asset and corpus.
+        path: The file that names them; None if no run has published a set yet, and these are what there is.
+    """
+
+    artefacts: dict[Place, Artefact]
+    path: Path | None
+
+    @property
+    def version(self) -> str:
+        """A digest of their content."""
+        return digest({label(*place): artefact.manifest.version for place, artefact in self.artefacts.items()})[:12]
+
+    def of_corpora(self) -> dict[Place, Manifest]:
+        """The manifests of assets of a single corpus."""
+        return {place: artefact.manifest for place, artefact in self.artefacts.items() if place[1] is not None}
+
+    def read(self, asset: str, partition: str | None = None) -> Artefact:
+        """An artefact, as `Store.read`.
+
+        Raises:
+            MissingArtefact: it is not one of these.
+        """
+        try:
+            return self.artefacts[asset, partition]
+        except KeyError:
+            raise MissingArtefact(
+                f"{label(asset, partition)} has not been materialised for what is searched now: run `mog run`, or "
+                f"`mog run --select {asset}` if no configured method needs it"
+            ) from None
+
+    def touch(self) -> bool:
+        """Say that these are read, so that their files stay; False if it is too late for that: open the set again."""
+        return self.path is None or touch_set(self.path)
+
+
+def open_set(store: Store, required: Iterable[Place], others: Iterable[Place]) -> ArtefactSet:
+    """Open the last set that a run has published; what there is where none has, or where it lacks something.
+
+    Args:
+        store: Holds the artefacts.
+        required: Artefacts that must be there.
+        others: Artefacts that are taken if they are there and belong to the required ones.
+
+    Raises:
+        MissingArtefact: a required one has not been materialised.
+        ArtefactsDisagree: the required ones were not made from each other.
+    """
+    required, others = list(required), list(others)
+    while (path := newest(store.home)) is not None:
+        try:
+            # Before it is read: it cannot be swept any more.
+            if not touch_set(path):
+                continue
+            manifests = read_set(path)
+        except (OSError, ValueError) as error:
+            _log.warning("%s cannot be read (%s): the artefacts are read as they are", path, error)
+            break
+        wanted = {*required, *others}
+        named = {(m.asset, m.partition): m for m in manifests if (m.asset, m.partition) in wanted}
+        artefacts = {place: stored for place, m in named.items() if (stored := store.complete(m)) is not None}
+        if artefacts.keys() >= set(required):
+            return ArtefactSet(artefacts, path)
+        break
+    for place in required:
+        store.read(*place)
+    agreeing = _agreeing(store.manifest, required, others)
+    artefacts = {place: stored for place, m in agreeing.items() if (stored := store.complete(m)) is not None}
+    return ArtefactSet(artefacts, None)
+
+
+def publish(store: Store, required: Iterable[Place], others: Iterable[Place]) -> None:
+    """Write the set of the artefacts as they are now, if they were made from each other and are not the last set.
+
+    A corpus that lacks some is not of the set: it is new, and the others go on.
+
+    Args:
+        store: Holds the artefacts.
+        required: Artefacts that must be there.
+        others: Artefacts that are taken if they are there and belong to the required ones.
+    """
+    required = list(required)
+    lacking = {corpus for asset, corpus in required if store.manifest(asset, corpus) is None}
+    if None in lacking or lacking >= {corpus for _, corpus in required} - {None}:
+        return
+    required, others = ([place for place in part if place[1] not in lacking] for part in (required, others))
+    try:
+        manifests = _agreeing(store.manifest, required, others).values()
+    except (ArtefactsDisagree, MissingArtefact):
+        return
+    write_set(store.home, manifests)
+
+
+def _agreeing(
+    find: Callable[[str, str | None], Manifest | None], required: Sequence[Place], others: Iterable[Place]
+) -> dict[Place, Manifest]:
+    """The manifests of artefacts that were made from each other.
+
+    Raises:
+        MissingArtefact: a required one is not there.
+        ArtefactsDisagree: a required one was made from others than there are now.
+    """
+    manifests: dict[Place, Manifest] = {}
+    for place in required:
+        manifest = find(*place)
+        if manifest is None:
+            raise MissingArtefact(f"{label(*place)} has not been materialised: run `mog run`")
+        manifests[place] = manifest
+    versions = {label(*place): manifest.version for place, manifest in manifests.items()}
+    for place, manifest in manifests.items():
+        if source := _other_source(manifest, versions):
+            raise ArtefactsDisagree(
+                f"{label(*place)} was made from another version of {source}: a run is replacing them, or was stopped "
+                "while it did; wait for it, or run `mog run`"
+            )
+    for place in others:
+        manifest = find(*place)
+        if manifest is None:
+            continue
+        # Models need not be of the same documents: they are trained again when there is time. What else is out of date
+        # is not there: it may name pieces that are gone.
+        if place[1] is None or not _other_source(manifest, versions):
+            manifests[place] = manifest
+            versions[label(*place)] = manifest.version
+    return manifests
+
+
+def _other_source(manifest: Manifest, versions: dict[str, str]) -> str | None:
+    """What an artefact was made from of which there is another version now."""
+    return next((source for source, v in manifest.inputs.items() if versions.get(source, v) != v), None)

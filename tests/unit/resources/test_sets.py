@@ -1,0 +1,93 @@
+"""Sets of artefacts that were made from each other."""
+
+import pytest
+
+from mog_assets.resources.errors import MissingArtefact
+from mog_assets.resources.set_files import newest
+from mog_assets.resources.sets import ArtefactsDisagree, open_set, publish
+from mog_assets.resources.store import Store, digest
+from mog_assets.resources.writing import atomic
+
+REQUIRED = [(asset, corpus) for asset in ("documents", "index") for corpus in ("garden", "sky")]
+REQUIRED += [("statistics", None), ("method", None)]
+OTHERS = [("graph", "garden"), ("graph", "sky"), ("model", None)]
+MADE_FROM = {"index": "documents", "graph": "documents", "statistics": "index"}
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path)
+    for asset in ("documents", "index", "statistics", "method", "graph", "model"):
+        for corpus in ("garden", "sky") if (asset, None) not in [*REQUIRED, *OTHERS] else (None,):
+            make(store, asset, corpus)
+    publish(store, REQUIRED, OTHERS)
+    return store
+
+
+def make(store, asset, corpus, text="first"):
+    """Make an artefact from what there is now."""
+    source, inputs = MADE_FROM.get(asset), {}
+    for of in [corpus] if corpus else ["garden", "sky"]:
+        if source and (artefact := store.find(source, of)):
+            inputs[f"{source} of corpus {of}"] = artefact.manifest.version
+    with store.lock(asset, corpus):
+        draft = store.draft(asset, corpus)
+        path, there = draft.file("data.txt", digest(asset, text))
+        if not there:
+            with atomic(path) as temporary:
+                temporary.write_text(text)
+        return store.commit(draft, asset, corpus, recipe="r", inputs=inputs, counts={}, info={}, seconds=0.0)
+
+
+def texts(artefacts):
+    return {place: stored.path("data.txt").read_text() for place, stored in artefacts.artefacts.items()}
+
+
+def test_a_set_is_published_when_all_that_is_required_was_made_from_each_other(store):
+    before = open_set(store, REQUIRED, OTHERS)
+    assert before.artefacts.keys() == {*REQUIRED, *OTHERS} and set(texts(before).values()) == {"first"}
+    for asset, corpus in (("documents", "garden"), ("index", "garden"), ("statistics", None)):
+        now = open_set(store, REQUIRED, OTHERS)
+        assert (now.version, now.path, texts(now)) == (before.version, before.path, texts(before))
+        make(store, asset, corpus, "second")
+        publish(store, REQUIRED, OTHERS)
+    after = open_set(store, REQUIRED, OTHERS)
+    assert after.version != before.version and texts(after)["documents", "garden"] == "second"
+    # What is out of date and not required is not there; models are.
+    assert ("graph", "garden") not in after.artefacts and ("model", None) in after.artefacts
+    with pytest.raises(MissingArtefact, match="graph of corpus garden has not been materialised for what is searched"):
+        after.read("graph", "garden")
+
+
+def test_what_is_unchanged_is_not_published_again(store):
+    before = newest(store.home)
+    publish(store, REQUIRED, OTHERS)
+    assert newest(store.home) == before
+    make(store, "model", None, "second")
+    publish(store, REQUIRED, OTHERS)
+    assert newest(store.home) > before
+
+
+def test_a_new_corpus_that_is_not_complete_keeps_no_other_from_being_published(store):
+    required = [*REQUIRED, ("documents", "moon"), ("index", "moon")]
+    make(store, "documents", "moon")
+    make(store, "method", None, "second")
+    publish(store, required, OTHERS)
+    assert texts(open_set(store, REQUIRED, OTHERS))["method", None] == "second"
+    with pytest.raises(MissingArtefact, match="index of corpus moon has not been materialised"):
+        open_set(store, required, OTHERS)
+
+
+def test_without_a_set_that_can_be_read_artefacts_are_read_as_they_are_if_they_agree(store, caplog):
+    newest(store.home).write_bytes(b"damaged")
+    assert open_set(store, REQUIRED, OTHERS).artefacts.keys() == {*REQUIRED, *OTHERS}
+    assert "cannot be read" in caplog.text
+    make(store, "documents", "garden", "second")
+    with pytest.raises(ArtefactsDisagree, match="index of corpus garden was made from another version of documents"):
+        open_set(store, REQUIRED, OTHERS)
+
+
+def test_a_set_whose_files_are_damaged_is_not_opened(store):
+    store.read("index", "sky").path("data.txt").unlink()
+    with pytest.raises(MissingArtefact, match="index of corpus sky has not been materialised: run `mog run`"):
+        open_set(store, REQUIRED, OTHERS)
