@@ -6,7 +6,7 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -57,10 +57,10 @@ def alive(pid: int) -> bool:
 
 
 @contextmanager
-def hold(path: Path, what: str, seconds: float) -> Iterator[None]:
+def hold(path: Path, what: str, seconds: float, tell: Callable[[str], object] | None = None) -> Iterator[None]:
     """Hold a lock file across processes; the error after `seconds` of waiting names the process that holds it.
 
-    The lock is released when the process that holds it ends, however it ends.
+    The lock is released when the process that holds it ends, however it ends. `tell` is told if there is a wait.
 
     Raises:
         MogError: another process holds it, or the file cannot be made.
@@ -70,7 +70,13 @@ def hold(path: Path, what: str, seconds: float) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         for file in (path, holder):
             make_way(file)
-        lock.acquire()
+        try:
+            lock.acquire(timeout=0 if tell else None)
+        except Timeout:
+            if tell is None:
+                raise
+            tell(f"mog: {what} is being written by {_named(holder)}: waiting for it")
+            lock.acquire()
     except Timeout:
         raise MogError(f"{what} is being written by {_named(holder)}: wait for it or stop it, then run again") from None
     except OSError as error:

@@ -14,17 +14,17 @@ from typing import Any
 
 import dagster as dg
 
-from mog_assets.build.materialising import Materialised, materialise
+from mog_assets.build.events import built, checked, faults, metadata
 from mog_assets.build.names import Names
 from mog_assets.build.plan import REGISTRY, graph, needed
 from mog_assets.build.recipe import FORCE, SOURCES, Recipe
-from mog_assets.build.records import hold, sleep_in_claims
+from mog_assets.build.records import hold
 from mog_assets.build.sensors import Host, automation_sensor, corpora_sensor, evaluated, nightly, sweep
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
 from mog_assets.config import file as settings_file
 from mog_assets.config import load as load_settings
-from mog_assets.resources import extras, tracing
+from mog_assets.resources import extras
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.store import digest, label
 
@@ -129,21 +129,20 @@ def _executor(name: str) -> dg.ExecutorDefinition:
 
 
 def _holding(inner: Any) -> dg.ExecutorDefinition:
-    """The executor; its process holds the lock file of the run, and sleeps while it waits for a pool."""
+    """The executor; its process holds the lock file of the run, so that a killed run is told from a long one."""
 
-    def create(context: dg.InitExecutorContext) -> Any:
-        executor = inner.executor_creation_fn(context)
+    def create(context: dg.InitExecutorContext) -> dg.Executor:
+        executor: Any = inner.executor_creation_fn(context)
         execute = executor.execute
 
         def held(run: Any, plan: Any) -> Any:
             hold(run.instance, run.run_id)
-            sleep_in_claims(run.instance, run.log.info)
             return execute(run, plan)
 
         executor.execute = held
         return executor
 
-    return dg.ExecutorDefinition(inner.name, inner.config_schema, inner._requirements_fn, create, inner.description)
+    return dg.ExecutorDefinition(inner.name, inner.config_schema, inner.get_requirements, create, inner.description)
 
 
 def _outside(recipe: Recipe, name: str, host: Host) -> dg.SourceAsset:
@@ -290,27 +289,17 @@ def as_asset(
         try:
             forced = context.run.tags.get(FORCE, "").split(",")
             force = recipe.repeatable and ("true" in forced or recipe.key in forced)
-            with tracing.within({**os.environ, **context.run.tags}), tracing.span(recipe.key, corpus=partition):
-                outcome = materialise(recipe, partition, tools, recipes, context.log.info, force)
-                tracing.note(built=outcome.built, why=outcome.why or None, dagster__run_id=context.run.run_id)
+            outcome = built(recipe, partition, tools, recipes, force=force, log=context.log.info, run=context.run)
         except MogError as error:
             # An expected error needs no retry and no traceback.
             raise dg.Failure(description=str(error), allow_retries=False) from error
-        for check in recipe.checks:
-            fault = outcome.faults.get(check.name)
-            yield dg.AssetCheckResult(
-                check_name=check.name,
-                asset_key=key,
-                passed=fault is None,
-                severity=dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN,
-                metadata={"fault": fault} if fault else {"checked": "now" if outcome.built else "when it was built"},
-            )
-        blocking = {check.name for check in recipe.checks if check.blocking}
-        if faults := "; ".join(f"{name}: {fault}" for name, fault in outcome.faults.items() if name in blocking):
-            raise dg.Failure(description=f"{label(recipe.key, partition)}: {faults}", allow_retries=False)
+        for _, result in checked(recipe, outcome):
+            yield dg.AssetCheckResult(asset_key=key, **result)
+        if fault := faults(recipe, outcome):
+            raise dg.Failure(description=f"{label(recipe.key, partition)}: {fault}", allow_retries=False)
         assert outcome.artefact is not None
         yield dg.MaterializeResult(
-            metadata=_metadata(outcome), data_version=dg.DataVersion(outcome.artefact.manifest.version)
+            metadata=metadata(outcome), data_version=dg.DataVersion(outcome.artefact.manifest.version)
         )
 
     return compute
@@ -328,22 +317,3 @@ def _code(recipe: Recipe) -> dg.CodeReferencesMetadataValue:
 
 def _freshness(hours: float | None) -> dg.FreshnessPolicy | None:
     return None if hours is None else dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=hours))
-
-
-def _metadata(outcome: Materialised) -> dict[str, Any]:
-    assert outcome.artefact is not None
-    manifest = outcome.artefact.manifest
-    made = manifest.info.get("recomputed", {})
-    recomputed = made if outcome.built else dict.fromkeys(made, 0)
-    metadata: dict[str, Any] = dict(manifest.counts)
-    metadata["bytes"] = sum(entry["bytes"] for entry in manifest.files.values())
-    metadata["seconds to build"] = round(manifest.seconds, 3)
-    metadata["built now"] = outcome.built
-    metadata["recomputed"] = dg.MetadataValue.json(recomputed)
-    if outcome.why:
-        metadata["why"] = outcome.why
-    if outcome.damage:
-        metadata["damage"] = outcome.damage
-    for title, text in outcome.artefact.shown().items():
-        metadata[title] = dg.MetadataValue.md(text)
-    return metadata

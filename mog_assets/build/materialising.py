@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from mog_assets.build.declared import Declared
@@ -15,6 +15,8 @@ from mog_assets.resources.progress import Log, duration, stage
 from mog_assets.resources.sets import publish
 from mog_assets.resources.store import Artefact, label
 
+Place = tuple[str, str | None]
+"""Key and corpus of an artefact."""
 # Looks an artefact up by asset and corpus.
 Find = Callable[[str, str | None], Artefact | None]
 
@@ -55,17 +57,22 @@ def state(
     """
     find = find or tools.store.sound
     previous, inputs, missing = find(recipe.key, partition), dict[str, str](), list[str]()
-    for dep in recipe.deps:
-        for key, corpus in _places(dep, recipe, partition, tools, recipes):
-            artefact = find(key, corpus)
-            if artefact is None:
-                missing.append(dep)
-            else:
-                inputs[label(key, corpus)] = artefact.manifest.version
+    for key, corpus in made_from(recipe, partition, recipes, list(tools.settings.corpora)):
+        artefact = find(key, corpus)
+        if artefact is None:
+            missing.append(key)
+        else:
+            inputs[label(key, corpus)] = artefact.manifest.version
     if missing:
         return State(previous, inputs, list(dict.fromkeys(missing)), "", f"without {', '.join(dict.fromkeys(missing))}")
     wanted = fingerprint(recipe, partition, tools, inputs)
     return State(previous, inputs, [], wanted, _why(recipe, partition, tools, previous, inputs, wanted))
+
+
+def made_from(recipe: Recipe, corpus: str | None, recipes: dict[str, Recipe], corpora: Sequence[str]) -> list[Place]:
+    """Return the inputs of an artefact, of some corpora."""
+    own = [corpus] if recipe.partitioned else corpora
+    return [(dep, c) for dep in recipe.deps for c in (own if recipes[dep].partitioned else [None])]
 
 
 def _why(
@@ -208,19 +215,9 @@ def _build(work: Work, recipes: dict[str, Recipe]) -> None:
     except Exception as error:
         store, recipe = work.tools.store, work.recipe
         read = [
-            store.find(key, c)
-            for dep in recipe.deps
-            for key, c in _places(dep, recipe, work.corpus, work.tools, recipes)
+            store.find(*place) for place in made_from(recipe, work.corpus, recipes, list(work.tools.settings.corpora))
         ]
         faults = [fault for artefact in (*read, work.draft.previous) if artefact for fault in store.verify(artefact)]
         if faults:
             raise MogError(f"{label(recipe.key, work.corpus)} could not be built: {'; '.join(faults)}") from error
         raise
-
-
-def _places(
-    dep: str, recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe]
-) -> list[tuple[str, str | None]]:
-    """Keys and corpora of the artefacts of an asset that a recipe reads."""
-    corpora = [partition] if recipe.partitioned else list(tools.settings.corpora)
-    return [(dep, corpus) for corpus in (corpora if recipes[dep].partitioned else [None])]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from mog_assets.build.demand import demand
-from mog_assets.build.materialising import Find, is_fresh, state
+from mog_assets.build.materialising import Find, Place, is_fresh, made_from, state
 from mog_assets.build.recipe import Recipe
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
@@ -49,14 +49,12 @@ def graph(settings: Settings) -> dict[str, Recipe]:
             *(key for key in read.search.shared if "candidates" not in needed(recipes, [key])),
         ],
     )
-    words = needed(recipes, read.words.keys)
+    # Data of removed corpora is deleted first, so that failing corpora do not delay it.
+    words = needed(recipes, [REGISTRY, *read.words.keys])
+    turns = {key: 0 if key in words else 1 if key in first else 2 for key in recipes}
     return {
-        key: replace(
-            recipe,
-            on_demand=recipe.on_demand or key not in wanted,
-            turn=0 if key in words else 1 if key in first else 2,
-        )
-        for key, recipe in recipes.items()
+        key: replace(recipes[key], on_demand=recipes[key].on_demand or key not in wanted, turn=turn)
+        for key, turn in sorted(turns.items(), key=lambda item: item[1])
     }
 
 
@@ -99,26 +97,33 @@ def default(recipes: dict[str, Recipe]) -> set[str]:
 
 
 def stale(
-    tools: Tools, recipes: dict[str, Recipe], keys: set[str], corpora: Sequence[str], find: Find | None = None
-) -> dict[str | None, list[str]]:
-    """Assets to materialise, by corpus (None: assets of all corpora): stale ones and everything downstream of them."""
-    plan: dict[str | None, list[str]] = {}
+    tools: Tools,
+    recipes: dict[str, Recipe],
+    keys: Collection[str],
+    corpora: Sequence[str],
+    find: Find | None = None,
+    force: Collection[str] = (),
+) -> list[Place]:
+    """Return the artefacts to look at, each after its inputs: stale or forced ones, and all that are made from them.
+
+    Args:
+        tools: The resources.
+        recipes: All recipes, by key.
+        keys: Of these assets.
+        corpora: Of these corpora.
+        find: See `state`.
+        force: Keys of unpartitioned assets that count as stale.
+    """
     # Many others read the same artefact; look it up only once.
     find = find or functools.cache(tools.store.sound)
-    doubtful: set[tuple[str, str | None]] = set()
+    doubtful: dict[Place, None] = {}
     for recipe in recipes.values():
         for corpus in corpora if recipe.partitioned else [None]:
-            above = [
-                (dep, c)
-                for dep in recipe.deps
-                for c in (corpora if recipes[dep].partitioned and corpus is None else [corpus])
-            ]
-            above = [(dep, c if recipes[dep].partitioned else None) for dep, c in above]
-            if any(a in doubtful for a in above) or not is_fresh(recipe, corpus, tools, recipes, find):
-                doubtful.add((recipe.key, corpus))
-                if recipe.key in keys:
-                    plan.setdefault(corpus, []).append(recipe.key)
-    return plan
+            above = made_from(recipe, corpus, recipes, corpora)
+            doubted = recipe.key in force or any(place in doubtful for place in above)
+            if doubted or not is_fresh(recipe, corpus, tools, recipes, find):
+                doubtful[recipe.key, corpus] = None
+    return [place for place in doubtful if place[0] in keys]
 
 
 @dataclass(frozen=True)
@@ -148,22 +153,19 @@ def planned(settings: Settings, keys: Collection[str], corpora: Sequence[str]) -
     """
     recipes, tools = graph(settings), Tools(settings)
     find = functools.cache(tools.store.sound)
-    plan = stale(tools, recipes, set(recipes), corpora, find)
-    rows = []
-    for key in in_order(recipes, keys):
-        for corpus in (corpus for corpus, stale_keys in plan.items() if key in stale_keys):
-            parts = plan.values() if corpus is None else (plan[corpus], plan.get(None, []))
-            above = [dep for dep in recipes[key].deps if any(dep in part for part in parts)]
-            artefact, damage = find(key, corpus), tools.store.damage(key, corpus)
-            if damage:
-                reason = f"damaged: {damage}"
-            elif artefact is None:
-                reason = "new"
-            elif above:
-                reason = f"where these change: {', '.join(above)}"
-            else:
-                reason = _reason(recipes[key], corpus, tools, recipes, find)
-            rows.append(Planned(key, corpus, reason, artefact.manifest.seconds if artefact else 0.0))
+    doubtful, rows = stale(tools, recipes, recipes, corpora, find), []
+    for key, corpus in (place for place in doubtful if place[0] in keys):
+        above = [place[0] for place in made_from(recipes[key], corpus, recipes, corpora) if place in doubtful]
+        artefact, damage = find(key, corpus), tools.store.damage(key, corpus)
+        if damage:
+            reason = f"damaged: {damage}"
+        elif artefact is None:
+            reason = "new"
+        elif above:
+            reason = f"where these change: {', '.join(dict.fromkeys(above))}"
+        else:
+            reason = _reason(recipes[key], corpus, tools, recipes, find)
+        rows.append(Planned(key, corpus, reason, artefact.manifest.seconds if artefact else 0.0))
     return rows
 
 
@@ -174,38 +176,11 @@ def _reason(recipe: Recipe, corpus: str | None, tools: Tools, recipes: dict[str,
         return str(error)
 
 
-def phases(recipes: dict[str, Recipe]) -> dict[str, int]:
-    """The phase in which an asset is built: even ones are of one corpus, odd ones of all corpora.
-
-    Inputs come first, and then turns decide.
-    """
-    phases: dict[str, int] = {}
-    for turn in sorted({recipe.turn for recipe in recipes.values()}):
-        start = max(phases.values(), default=0)
-        for recipe in (recipe for recipe in recipes.values() if recipe.turn == turn):
-            above = [phases[dep] + (recipes[dep].partitioned != recipe.partitioned) for dep in recipe.deps]
-            phases[recipe.key] = max([start + (start % 2 == recipe.partitioned), *above])
-    return phases
-
-
-def waits(
-    recipe: Recipe, corpus: str | None, recipes: dict[str, Recipe], undone: Collection[tuple[str, str | None]]
-) -> bool:
-    """Whether an input of an asset should have been built before, but was not."""
-    for dep in recipe.deps:
-        if recipes[dep].partitioned and corpus is None:
-            if any(key == dep for key, _ in undone):
-                return True
-        elif (dep, corpus if recipes[dep].partitioned else None) in undone:
-            return True
-    return False
-
-
 def up_to_date(settings: Settings, keys: Sequence[str]) -> dict[str, str]:
     """State of unpartitioned assets: `up to date`, `stale` or `never done`."""
     recipes, tools = graph(settings), Tools(settings)
-    doubtful = stale(tools, recipes, set(recipes), list(settings.corpora)).get(None, [])
+    doubtful = stale(tools, recipes, recipes, list(settings.corpora))
     return {
-        key: "never done" if tools.store.find(key) is None else "stale" if key in doubtful else "up to date"
+        key: "never done" if tools.store.find(key) is None else "stale" if (key, None) in doubtful else "up to date"
         for key in keys
     }

@@ -90,7 +90,6 @@ def corpora_sensor(settings: Settings, recipes: dict[str, Recipe], host: Host) -
             fresh = host.load()
         except ConfigError as error:
             return dg.SkipReason(str(error))
-        # No other code reports that a `mog run` was killed; runs of this instance would wait for its pool slot.
         if host.alone:
             end_killed(context.instance)
         present = set(context.instance.get_dynamic_partitions(host.names.name("corpus")))

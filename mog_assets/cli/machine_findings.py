@@ -170,7 +170,7 @@ def dagster(settings: Settings | None = None) -> Iterator[Finding]:
 
         from mog_assets.build.records import opened_instance, readable_errors
 
-        with readable_errors(folder), opened_instance(folder, {}) as instance:
+        with readable_errors(folder), opened_instance(folder) as instance:
             instance.get_runs_count()
             server = getattr(instance.run_storage, "postgres_url", None)
         url = make_url(server) if server else None

@@ -26,7 +26,6 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._utils.interrupts import setup_interrupt_handlers
 from dagster._utils.log import configure_loggers
 from dagster_webserver.app import create_app_from_workspace_process_context
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mog_assets.build.records import end_killed
@@ -42,8 +41,6 @@ _STATEMENT_MS, _RECYCLE_SECONDS, _POOL_OVERFLOW = 15_000, 3600, 20
 # A launch names each of its partitions.
 _BODY_BYTES = 16 << 20
 _DRAIN_SECONDS = 1.0
-# Seconds between looks for runs that were killed.
-_END_SECONDS = 15.0
 
 _log = logging.getLogger("dagster.mog")
 
@@ -82,7 +79,8 @@ def main(descriptor: int, host: str, public_url: str, workspace: Path | None) ->
         instance = stack.enter_context(dg.DagsterInstance.get())
         instance.optimize_for_webserver(_STATEMENT_MS, _RECYCLE_SECONDS, _POOL_OVERFLOW)
         if workspace is None:
-            Thread(target=_end_killed, args=(instance, connections.stopping), daemon=True).start()
+            # The sensor, which does so while this runs, may be switched off.
+            end_killed(instance)
             workspace = _code_server(instance, stack)
             daemon = subprocess.Popen([sys.executable, "-m", "dagster._daemon", "run", "--workspace", str(workspace)])
             stack.callback(daemon.terminate)
@@ -113,17 +111,6 @@ def _guarded(app: ASGIApp, options: ServerOptions) -> ASGIApp:
         await app(scope, receive, send)
 
     return UiGuard(below, options)
-
-
-def _end_killed(instance: dg.DagsterInstance, stopping: Event) -> None:
-    """End runs that a crash has left, now and as long as this process runs; the sensor may be switched off."""
-    while not stopping.is_set():
-        try:
-            end_killed(instance)
-        except (OSError, SQLAlchemyError):
-            # The database may be locked or away for a while.
-            _log.warning("runs that were killed could not be ended: trying again", exc_info=True)
-        stopping.wait(_END_SECONDS)
 
 
 def _stop_with(daemon: subprocess.Popen[bytes], stopping: Event) -> None:

@@ -306,10 +306,10 @@ def test_plan_parses_every_manifest_once_and_the_next_plan_none(copied, monkeypa
     reads = []
     sys.addaudithook(lambda event, args: reads.append(args[0]) if event == "open" and counting else None)
     counting = True
-    assert stale(tools, recipes, keys, ["moor"]) == {}
+    assert stale(tools, recipes, keys, ["moor"]) == []
     parsed = [str(path) for path in reads if str(path).startswith(str(settings.home)) and "manifest.json" in str(path)]
     reads.clear()
-    assert stale(tools, recipes, keys, ["moor"]) == {}
+    assert stale(tools, recipes, keys, ["moor"]) == []
     again = [str(path) for path in reads if "manifest.json" in str(path)]
     counting = False
     there = [path for path in parsed if os.path.exists(path)]

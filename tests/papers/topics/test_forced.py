@@ -76,7 +76,7 @@ def test_nothing_is_stale_after_it(forced):
     project, _ = forced
     recipes = graph(project.settings)
     keys = {key for key, recipe in recipes.items() if not recipe.on_demand}
-    assert stale(Tools(project.settings), recipes, keys, list(project.settings.corpora)) == {}
+    assert stale(Tools(project.settings), recipes, keys, list(project.settings.corpora)) == []
 
 
 def test_nothing_follows_from_one_that_is_made_again_and_did_not_change(forced, materialise_project):

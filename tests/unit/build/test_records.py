@@ -1,12 +1,8 @@
-"""What a start of `mog run` or `mog ui`, and the sensor, do about runs whose process was killed."""
+"""What a start of `mog ui`, and the sensor, do about runs of Dagster whose process was killed."""
 
-import json
-import os
-import socket
 import subprocess
 import sys
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -28,18 +24,17 @@ with dg.DagsterInstance.from_config(sys.argv[1]) as instance:
 
 @pytest.fixture
 def opened(make_project, write_documents, tmp_path, monkeypatch):
-    """The Dagster instance of a project of one document, with a pool."""
+    """The Dagster instance of a project of one document."""
     write_documents(tmp_path / "a.jsonl", [("heron", "The heron waits.")])
     project = make_project(tmp_path, {"corpora": {"a": {"path": "a.jsonl"}}})
     monkeypatch.setenv(config.CONFIG_VARIABLE, str(project.config))
     with runner.instance(project.settings) as instance:
-        instance.event_log_storage.initialize_concurrency_limit_to_default("gpu")
         instance.settings = project.settings
         yield instance
 
 
-def run_of(instance, name, status="STARTED", **tags):
-    instance.add_run(dg.DagsterRun("job", run_id=name, status=dg.DagsterRunStatus[status], tags=tags))
+def run_of(instance, name, status="STARTED"):
+    instance.add_run(dg.DagsterRun("job", run_id=name, status=dg.DagsterRunStatus[status]))
     return name
 
 
@@ -55,84 +50,26 @@ def worker(instance, name):
     return process
 
 
-def test_runs_whose_process_is_gone_end_whoever_launched_them_and_others_are_left_alone(opened):
+def test_runs_whose_process_is_gone_end_and_others_are_left_alone(opened):
     dead, alive = (worker(opened, run_of(opened, name)) for name in ("dead", "alive"))
     with ExitStack() as stack:
         stack.callback(alive.wait)
         stack.callback(alive.kill)
         stack.callback(dead.wait)
-        storage = opened.event_log_storage
-        assert storage.claim_concurrency_slot("gpu", "dead", "step").is_claimed
-        assert not storage.claim_concurrency_slot("gpu", "alive", "step").is_claimed
-        # Another machine of the same database executes it.
-        run_of(opened, "elsewhere", **{"mog/process": "other 1"})
+        # Another machine of the same database executes it, or nobody has begun to.
+        run_of(opened, "elsewhere")
         assert records.end_killed(opened) == []
         dead.kill()
         dead.wait()
         with dg.build_sensor_context(instance=opened) as context:
             automation.build(opened.settings).get_sensor_def("corpora")(context)
         assert [status(opened, name) for name in ("dead", "alive", "elsewhere")] == ["FAILURE", "STARTED", "STARTED"]
-        assert storage.claim_concurrency_slot("gpu", "alive", "step").is_claimed
-    assert records.end_killed(opened) == ["alive"]
+        opened.report_run_canceled(opened.get_run_by_id("alive"))
+    # It ended by itself.
+    assert records.end_killed(opened) == []
+    assert status(opened, "alive") == "CANCELED"
     # Nothing of them is left.
-    records.end_killed(opened)
     assert [*Path(opened.root_directory).glob("running/*")] == []
-
-
-def test_a_run_that_ends_by_itself_is_never_reported_as_killed(opened):
-    with records.holding(opened, run_of(opened, "mine")) as tags:
-        opened.add_run_tags("mine", tags)
-        assert records.end_killed(opened) == []
-        assert status(opened, "mine") == "STARTED"
-    opened.report_run_canceled(opened.get_run_by_id("mine"))
-    assert records.end_killed(opened) == []
-    assert status(opened, "mine") == "CANCELED"
-
-
-def later(monkeypatch, seconds):
-    """Let time pass for the records."""
-    now = datetime.now(UTC) + timedelta(seconds=seconds)
-
-    class Later(datetime):
-        @classmethod
-        def now(cls, zone=None):
-            return now.astimezone(zone)
-
-    monkeypatch.setattr(records, "datetime", Later)
-
-
-def test_what_was_launched_and_never_began_ends_when_its_code_server_is_gone(opened, monkeypatch, tmp_path):
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / "s"))
-        server.listen()
-        there, gone = (
-            {".dagster/grpc_info": json.dumps({"host": "localhost", "socket": str(tmp_path / n)})} for n in "sg"
-        )
-        for name, state, tags in (
-            ("starting", "STARTING", there),
-            ("begun", "STARTED", there),
-            ("lost", "STARTING", gone),
-            ("lost at once", "NOT_STARTED", {}),
-            ("begun and lost", "STARTED", gone),
-            ("canceling", "CANCELING", gone),
-            # By somebody's own process, such as a notebook.
-            ("notebook", "STARTED", {}),
-        ):
-            run_of(opened, name, state, **tags)
-        assert records.end_killed(opened) == []
-        later(monkeypatch, 31)
-        assert sorted(records.end_killed(opened)) == ["begun and lost", "canceling", "lost", "lost at once"]
-    assert sorted(records.end_killed(opened)) == ["begun", "starting"]
-
-
-def test_of_a_database_server_a_run_that_never_began_is_left_to_dagster(opened, monkeypatch):
-    run_of(opened, "lost", "STARTING", **{".dagster/grpc_info": json.dumps({"host": "localhost", "port": 1})})
-    later(monkeypatch, 31)
-    monkeypatch.setattr(records, "SqliteRunStorage", type("Other", (), {}))
-    assert records.end_killed(opened) == []
-    monkeypatch.undo()
-    later(monkeypatch, 31)
-    assert records.end_killed(opened) == ["lost"]
 
 
 def the_job():
@@ -140,10 +77,20 @@ def the_job():
 
 
 def test_the_process_that_executes_a_run_holds_its_lock_file(opened):
-    tags = {"dagster/partition": "a"}
     job = dg.reconstructable(the_job)
+    tags = {"dagster/partition": "a"}
     done = dg.execute_job(job, opened, asset_selection=[dg.AssetKey("documents")], tags=tags)
     assert done.success
-    assert opened.get_run_by_id(done.run_id).tags["mog/process"] == f"{socket.gethostname()} {os.getpid()}"
     (lock,) = Path(opened.root_directory).glob("running/*")
-    assert lock.name == done.run_id and records._is_held(lock)
+    assert lock.name == done.run_id
+    assert records.end_killed(opened) == [] and lock.exists()
+
+
+def test_what_a_run_builds_is_in_the_records_of_dagster_with_its_data_version(opened):
+    report = runner.run(opened.settings, select=["chunks/level_1"])
+    assert report.failures == [] and [step["asset"] for step in report.steps] == ["documents", "chunks/level_1"]
+    event = opened.get_latest_materialization_event(dg.AssetKey(["chunks", "level_1"])).asset_materialization
+    artefact = runner.Tools(opened.settings).store.read("chunks/level_1", "a")
+    assert event.partition == "a" and event.tags["dagster/data_version"] == artefact.manifest.version
+    assert event.metadata["why"].value == "new"
+    assert opened.get_runs() == []

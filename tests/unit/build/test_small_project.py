@@ -19,7 +19,7 @@ from served import Served, command, environment
 
 import mog_assets
 from mog_assets import config
-from mog_assets.build.plan import graph, phases
+from mog_assets.build.plan import graph
 from mog_assets.build.runner import selected
 from mog_assets.cli import main
 from mog_assets.config import QuestionSetSettings
@@ -86,13 +86,14 @@ def test_what_a_method_or_a_selection_names_is_built_with_its_inputs(first_run):
 @pytest.mark.parametrize("methods", [["fused"], None])
 def test_words_come_first_then_what_every_search_needs_then_the_rest(first_run, methods):
     recipes = graph(first_run.settings.model_copy(update={"methods": methods}))
-    turns = phases(recipes)
     words, first, rest = ({key for key, recipe in recipes.items() if recipe.turn == turn} for turn in range(3))
     assert {"chunks/level_1", "bm25/level_2", "statistics"} <= words
     assert {"embeddings/level_2", "mentions", "method"} <= first
     assert {*NOT_NEEDED & set(recipes), *(f"{store.asset}/level_1" for store in VECTOR_STORES.values())} <= rest
+    order = list(recipes)
     for earlier, later in ((words, first), (first, rest)):
-        assert max(turns[key] for key in earlier) <= min(turns[key] for key in later)
+        assert max(map(order.index, earlier)) < min(map(order.index, later))
+    assert all(order.index(dep) < order.index(key) for key, recipe in recipes.items() for dep in recipe.deps)
 
 
 def test_what_a_search_needs_waits_for_no_pool_of_what_measures(first_run):

@@ -260,7 +260,7 @@ def test_dagster_has_our_settings_in_every_deployment():
     deployed = loaded(DEPLOY / "dagster.yaml")[0]
     assert {key: deployed[key] for key in ours} == ours
     limits = chart()["concurrency"]
-    assert limits["pools"] == {"defaultLimit": ours["concurrency"]["pools"]["default_limit"], "granularity": "op"}
+    assert limits["pools"] == {"defaultLimit": ours["concurrency"]["pools"]["default_limit"], "granularity": "run"}
     assert limits["runs"]["maxConcurrentRuns"] == ours["concurrency"]["runs"]["max_concurrent_runs"]
     monitoring = chart()["dagsterDaemon"]["runMonitoring"]
     assert monitoring["freeSlotsAfterRunEndSeconds"] == ours["run_monitoring"]["free_slots_after_run_end_seconds"]
