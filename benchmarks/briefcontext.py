@@ -32,8 +32,8 @@ from mog_assets.papers.briefcontext.roles import EXTRACT, REDUCE
 from mog_assets.plugins.reader_training.lessons import answers
 from mog_assets.questions.marks import f1
 from mog_assets.questions.sets import Question
+from mog_assets.search.index import expert_names
 from mog_assets.search.methods import parse
-from mog_assets.search.rankings import Rankings, expert_names
 from mog_assets.search.retrieval import Retrieval
 
 # Pieces whose rankings by words and by meaning are compared.
@@ -74,7 +74,7 @@ def signals(
     tools: Tools, roles: Roles, retrieval: Retrieval, method: str, passages: list[list[Passage]]
 ) -> dict[str, np.ndarray]:
     """What could decide, by name: float array of shape (questions,), higher for map-reduce."""
-    asked, count = retrieval.once(Rankings).inputs.candidates, len(passages)
+    asked, count = retrieval.read.candidates, len(passages)
     how = retrieval.resolved(parse(method, tools.settings))
     found, rerank = retrieval.rank(how, TOP), another(how.retriever, tools.encoder.encode)
     words, meaning = (

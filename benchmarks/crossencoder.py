@@ -42,7 +42,7 @@ Group = tuple[str, list[str]]
 def groups(homes: Path, most: int) -> list[Group]:
     """What is trained on."""
     tools = Tools(config.load(homes / "squad" / "mog.yaml"))
-    retrieval = Retrieval.open(tools, tools.store.read, ["squad"], keep=True)
+    retrieval = Retrieval.open(tools, tools.store.read, ["squad"])
     path = tools.store.read("questions").path("squad.parquet")
     questions = [question for question in load_questions(path, ["train"]) if question.evidence]
     questions = [questions[i] for i in np.random.default_rng(0).permutation(len(questions))[:most].tolist()]
@@ -123,7 +123,7 @@ def table(folder: Path, homes: Path, questions: int, only: tuple[str, ...]) -> N
         given = folder.parent / f"{name}.yaml"
         given.write_text(yaml.safe_dump(values), encoding="utf-8")
         tools = Tools(config.load(given))
-        retrieval = Retrieval.open(tools, tools.store.read, list(tools.settings.corpora), keep=True)
+        retrieval = Retrieval.open(tools, tools.store.read, list(tools.settings.corpora))
         sets = [part[:questions] for part in measured_questions(tools).values()]
         start = time.perf_counter()
         of = merged([examples(retrieval, part) for part in sets]) if len(sets) > 1 else examples(retrieval, sets[0])

@@ -39,14 +39,13 @@ from mog_assets.evaluate.significance import bootstrap_interval, by_document, ho
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.resources.arrays import running
 from mog_assets.search import models
-from mog_assets.search.blend import Blend
+from mog_assets.search.blend import Blend, kind
 from mog_assets.search.candidates import Candidates
 from mog_assets.search.crossvalidation import Train, fused_recalls
-from mog_assets.search.experts import kind
+from mog_assets.search.index import expert_names
 from mog_assets.search.methods import METHODS
 from mog_assets.search.models import Inputs
 from mog_assets.search.ranked_passages import CONTEXTS, Passages
-from mog_assets.search.rankings import Rankings, expert_names
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.training import FOLDS, Examples, drawn, fixed_recalls
 from mog_assets.search.weak_labels import measured
@@ -115,7 +114,7 @@ def written(name: str, data: Path, homes: Path, further: Sequence[str] = ()) -> 
 def opened(name: str, homes: Path) -> tuple[Tools, Retrieval]:
     """The indexes of a collection."""
     tools = Tools(config.load(homes / name / "mog.yaml"))
-    return tools, Retrieval.open(tools, tools.store.read, list(tools.settings.corpora), keep=True)
+    return tools, Retrieval.open(tools, tools.store.read, list(tools.settings.corpora))
 
 
 def measured_questions(tools: Tools) -> dict[str, list[Question]]:
@@ -241,7 +240,7 @@ def hops(names: Sequence[str], homes: Path) -> list[dict[str, str]]:
             evidence = measured(questions, again.corpora)
             documents += [question.document for question in questions]
             for method in ("fused", "multihop"):
-                values[method].append(_of_order(again.once(Rankings).passages(method), evidence))
+                values[method].append(_of_order(again.best_pieces(method), evidence))
         both = {method: np.concatenate(parts) for method, parts in values.items()}
         gain = both["multihop"] - both["fused"]
         totals = by_document(gain, documents)
@@ -297,10 +296,10 @@ def known_items(name: str, homes: Path) -> list[dict[str, str]]:
         documents = [str(item.document) for item in items]
         for form, template in FORMS.items():
             asked = retrieval.again([template.format(item.text) for item in items])
-            candidates, experts = asked.once(Rankings).inputs.candidates, expert_names(tools.settings)
+            candidates, experts = asked.read.candidates, expert_names(tools.settings)
             scores = {"BM25, level 1": candidates.scores[:, 0], "equal weights": _equal(candidates, experts)}
             scores["fused"] = Blend().scores(candidates, experts)
-            scores |= {ranking: model.scores(asked.once(Rankings).inputs) for ranking, model in trained_models.items()}
+            scores |= {ranking: model.scores(asked.read) for ranking, model in trained_models.items()}
             row = {"collection": name, "items": f"{len(items)} {kind_of}", "asked": form}
             least = None
             for ranking, values in scores.items():
@@ -407,7 +406,7 @@ def main(
     if what == "build":
         for name in names:
             settings = config.load(written(name, data, homes, further))
-            indexes = [f"{index}/level_{level}" for index in ("bm25", "embeddings") for level in settings.level_range]
+            indexes = ["neighbours", *(f"embeddings/level_{level}" for level in settings.level_range)]
             keys = needed(graph(settings), ["questions", "statistics", "mentions", "names", *indexes])
             failures = runner.run(settings, select=sorted(keys)).failures
             click.echo(f"{name}: {'; '.join(failures) or 'built'}")

@@ -24,7 +24,7 @@ from scipy import sparse
 
 from mog_assets import config
 from mog_assets.documents.reading import read_corpus
-from mog_assets.index.bm25 import open_bm25s
+from mog_assets.papers.level_search.bm25 import open_bm25s
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.nodes import node_spans
 from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (

@@ -52,7 +52,6 @@ CHANGED = 0.1
 NOISES, NOISE = 1 << 14, 1 / 3
 SAMPLE = 2_000
 WARM, TIMED, TOGETHER = 3, 40, 64
-SOURCES = ("exhaustive", "indexed")
 MIB = 1 << 20
 _WORD = re.compile(r"\w+")
 
@@ -128,8 +127,6 @@ def grown(source: Sequence[tuple[str, str]], characters: int, seed: int) -> Iter
 def prepare(folder: Path, project: Settings, chunks: int) -> Settings:
     """Write the corpus, unless it is there, and the settings."""
     path, values = folder / "grown.jsonl", {"home": "home", "corpora": {"grown": {"path": "grown.jsonl"}}}
-    # Both sources are asked; `exhaustive` needs no graph.
-    values["ranking"] = {"candidates": "indexed"}
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         vectors, characters = source_vectors(project)
@@ -244,16 +241,13 @@ def build(folder: Path, project: Settings, chunks: int, graph: bool) -> None:
             raise click.ClickException("; ".join(report.failures))
 
 
-def ask(folder: Path, project: Settings, source: str) -> None:
-    """Ask questions of a corpus that is built, with a source of candidates; writes what they needed to a file."""
+def ask(folder: Path, project: Settings) -> None:
+    """Ask questions of a corpus that is built; writes what they needed to `asked.json`."""
     from mog_assets.search import models
     from mog_assets.search.methods import parse
-    from mog_assets.search.rankings import Rankings
     from mog_assets.search.retrieval import Retrieval
 
     settings = config.load(str(folder / "mog.yaml"))
-    ranking = settings.ranking.model_copy(update={"candidates": source})
-    settings = settings.model_copy(update={"ranking": ranking})
     tools.Encoder = synthetic(source_vectors(project)[0])  # type: ignore[misc, attr-defined]
     opened, words = Tools(settings), Words(7)
     titles = [title for title, _ in source_documents(project)]
@@ -269,8 +263,8 @@ def ask(folder: Path, project: Settings, source: str) -> None:
         # Nothing is trained on a made-up corpus: `mix` is that of the project, if it has one, for other corpora.
         return (trained if asset == "mix" else opened.store).read(asset, corpus)
 
-    stored = Retrieval.open(opened, read, list(settings.corpora), keep=True)
-    served = replace(stored, encode=partial(opened.encoder.encode, keep=False))
+    served = Retrieval.open(opened, read, list(settings.corpora))
+    served = replace(served, index=replace(served.index, encode=partial(opened.encoder.encode, keep=False)))
     served.corpora.layout.document_of  # noqa: B018
     found: dict[str, Any] = {"layout": {"first": 1000 * (time.monotonic() - started), "peak": anonymous() - beside}}
 
@@ -284,11 +278,11 @@ def ask(folder: Path, project: Settings, source: str) -> None:
         return served.corpora.texts(ranked.document.tolist())
 
     # The first opens what all need.
-    calls: dict[str, Callable[[str], Any]] = {f"fused, {source}": passages("fused", budget=4000)}
-    calls |= {f"fused with texts, {source}": texts, f"bm25 at level 1, {source}": passages("fixed-1", k=40)}
-    calls[f"dense at level 1, {source}"] = passages("dense-1", k=40)
+    calls: dict[str, Callable[[str], Any]] = {"fused": passages("fused", budget=4000)}
+    calls |= {"fused with texts": texts, "bm25 at level 1": passages("fixed-1", k=40)}
+    calls["dense at level 1"] = passages("dense-1", k=40)
     if trained.find("mix", None):
-        calls[f"mix, {source}"] = passages("mix", budget=4000)
+        calls["mix"] = passages("mix", budget=4000)
     for name, call in calls.items():
         times = []
         for question in questions[: WARM + TIMED]:
@@ -301,21 +295,21 @@ def ask(folder: Path, project: Settings, source: str) -> None:
             f"{name}: first {times[0]:,.0f} ms, then {p50:,.1f} ms, {found[name]['peak'] / MIB:,.0f} MiB", err=True
         )
     started = time.process_time()
-    together = served.again(questions).once(Rankings).inputs
-    found[f"candidates, {source}"] = {
+    together = served.again(questions).read
+    found["candidates"] = {
         "p50": 1000 * (time.process_time() - started) / TOGETHER,
         "peak": anonymous() - beside,
         "rows": len(together.candidates.piece) / TOGETHER,
     }
-    (folder / f"asked_{source}.json").write_text(json.dumps(found))
+    (folder / "asked.json").write_text(json.dumps(found))
 
 
 def measured(folder: Path, arguments: Sequence[str]) -> dict[str, Any]:
-    """Build a size and ask it with each source of candidates, each in a process of its own."""
-    for what in ("build", *SOURCES):
+    """Build a size and ask it, each in a process of its own."""
+    for what in ("build", "ask"):
         subprocess.run([sys.executable, __file__, *arguments, "--only", what], check=True)
     built = json.loads((folder / "built.json").read_text())
-    asked = {k: v for name in SOURCES for k, v in json.loads((folder / f"asked_{name}.json").read_text()).items()}
+    asked = json.loads((folder / "asked.json").read_text())
     disk = {entry.name: size_of(entry) for entry in sorted((folder / "home").iterdir()) if entry.is_dir()}
     store = folder / "home" / "store"
     files = {entry.name: size_of(entry) for entry in sorted(store.iterdir()) if entry.is_dir()}
@@ -447,7 +441,7 @@ def plot(found: Sequence[dict[str, Any]], path: Path) -> None:
 @click.option("--graph-most", default=30_000, show_default=True, help="Most chunks that a sentence graph is made of.")
 @click.option("--target", default=54_000_000, show_default=True, help="Chunks that the last two sizes are extended to.")
 @click.option("--keep/--no-keep", default=False, show_default=True, help="Keep the corpora and homes of all sizes.")
-@click.option("--only", type=click.Choice(["build", *SOURCES, "report"]), hidden=True)
+@click.option("--only", type=click.Choice(["build", "ask", "report"]), hidden=True)
 def main(
     path: str,
     scratch: Path,
@@ -464,7 +458,7 @@ def main(
         (chunks,) = sizes
         folder = scratch.resolve() / str(chunks)
         if only != "build":
-            ask(folder, project, only)
+            ask(folder, project)
         else:
             build(folder, project, chunks, chunks <= graph_most)
         return

@@ -94,7 +94,7 @@ def build(data: Path, homes: Path) -> None:
     for encoder in ENCODERS:
         for name in [*NAMES, "mixed"]:
             settings = config.load(written(name, data, homes / encoder / name, encoder))
-            indexes = [f"{index}/level_{level}" for index in ("bm25", "embeddings") for level in settings.level_range]
+            indexes = ["neighbours", *(f"embeddings/level_{level}" for level in settings.level_range)]
             keys = needed(graph(settings), ["questions", "statistics", "mentions", "names", "method", *indexes])
             failures = runner.run(settings, select=sorted(keys)).failures
             click.echo(f"{encoder}, {name}: {'; '.join(failures) or 'built'}", err=True)

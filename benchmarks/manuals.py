@@ -41,8 +41,8 @@ FOLLOW_UPS = QUESTIONS.with_name("manuals-followups.jsonl")
 BUDGET, PIECE = 4000, 500
 LEVELS = range(1, 6)
 NEEDED = ["documents", "tokens", "statistics", "mentions", "names"]
-NEEDED += ["corpus_registry", "method", "neighbours"]
-NEEDED += [f"{kind}/level_{level}" for kind in ("chunks", "bm25", "embeddings") for level in LEVELS]
+NEEDED += ["corpus_registry", "method", "neighbours", "bm25/level_1"]
+NEEDED += [f"{kind}/level_{level}" for kind in ("chunks", "embeddings") for level in LEVELS]
 Place = tuple[str, str, int, int]
 """Corpus, document, first character, one after the last."""
 

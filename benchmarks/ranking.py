@@ -30,10 +30,10 @@ from mog_assets.papers.mix_of_granularity.ranking import Router
 from mog_assets.questions.sets import LEVELS, Question, load_questions
 from mog_assets.resources.arrays import places
 from mog_assets.search import answer_places, features, mix, trainers
+from mog_assets.search.blend import of_texts
 from mog_assets.search.candidates import COLUMNS, OF_QUESTIONS, Candidates
-from mog_assets.search.experts import of_texts
 from mog_assets.search.models import Inputs
-from mog_assets.search.rankings import Rankings, expert_names, finest, fused
+from mog_assets.search.rankings import expert_names, finest, fused
 from mog_assets.search.relevance import Relevance, ordered
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.training import FOLDS, Examples, fixed_recalls
@@ -145,7 +145,7 @@ def opened(path: Path) -> Collection:
         if question_set.test:
             stored = tools.store.read("questions").path(f"{name}.parquet")
             asked = [q for q in load_questions(stored, question_set.test) if q.evidence]
-            tests.append(examples(Retrieval.open(tools, tools.store.read, question_set.corpora, keep=True), asked))
+            tests.append(examples(Retrieval.open(tools, tools.store.read, question_set.corpora), asked))
     return Collection(path.stem, train, merged(tests) if tests else None)
 
 
@@ -162,7 +162,7 @@ def fewer(collection: Collection, questions: int | None) -> Collection:
 def examples(retrieval: Retrieval, questions: Sequence[Question]) -> Examples:
     """Questions with their candidates."""
     asked = retrieval.again([q.question for q in questions])
-    found, corpora = asked.once(Rankings).inputs, asked.corpora
+    found, corpora = asked.read, asked.corpora
     names = expert_names(corpora.settings)
     gold = Relevance.located(found.candidates, measured(questions, corpora), corpora.layout)
     levels = np.array([LEVELS.index(q.level) for q in questions])

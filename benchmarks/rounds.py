@@ -62,7 +62,7 @@ def main(project: Path, read_by: str, methods: Sequence[str], rounds: int) -> No
             continue
         documents, rows = [q.document for q in asked], []
         for method in methods:
-            retrieval = Retrieval.open(tools, tools.store.read, question_set.corpora, keep=True)
+            retrieval = Retrieval.open(tools, tools.store.read, question_set.corpora)
             means = Means(means_of, retrieve_by(parse(method, settings), retrieval), side_by_side(tools))
             before: np.ndarray | None = None
             for number in range(rounds + 1):

@@ -24,7 +24,6 @@ import multiprocessing
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -56,9 +55,7 @@ class Collection:
     """
 
     def __init__(self, path: str, synthetic: str) -> None:
-        settings = config.load(path)
-        ranking = settings.ranking.model_copy(update={"candidates": "indexed"})
-        self.settings = settings.model_copy(update={"ranking": ranking})
+        self.settings = config.load(path)
         self.synthetic = config.load(synthetic) if synthetic else None
         if self.synthetic:
             tools.Encoder = growth.synthetic(growth.source_vectors(self.synthetic)[0])  # type: ignore[misc, attr-defined]
@@ -66,7 +63,7 @@ class Collection:
 
     @cached_property
     def retrieval(self) -> Retrieval:
-        return Retrieval.open(self.tools, self.tools.store.read, list(self.settings.corpora), keep=True)
+        return Retrieval.open(self.tools, self.tools.store.read, list(self.settings.corpora))
 
     @cached_property
     def measured(self) -> list[Any]:
@@ -104,8 +101,7 @@ def open_ours(collection: Collection, folder: Path) -> Ask:
     fused = parse("fused", collection.settings)
 
     def ask(number: int, count: int) -> list[int]:
-        row = vectors[number][None]
-        alone = replace(retrieval.again([collection.questions[number]]), encode=lambda _: row)
+        alone = retrieval.again([collection.questions[number]], vectors[number][None])
         passages = alone.passages(fused, count, BUDGET)
         texts = retrieval.corpora.texts(passages.document.tolist())
         spans = zip(passages.document.tolist(), passages.start.tolist(), passages.end.tolist(), strict=True)
@@ -119,7 +115,7 @@ def build_qdrant(collection: Collection, folder: Path) -> None:
     import qdrant_edge as edge
 
     corpora = collection.retrieval.corpora
-    table, first = corpora.vectors(1), 0
+    table, first = corpora.vectors, 0
     dense = edge.EdgeVectorParams(
         table.size,
         edge.Distance.Dot,
@@ -134,9 +130,9 @@ def build_qdrant(collection: Collection, folder: Path) -> None:
     shard = edge.EdgeShard.create(str(folder), options)
     # A term has one number in all shards.
     numbers: dict[str, int] = {}
-    texts, mean = collection.texts(), corpora.statistics().of("level_1").mean_length
+    texts, mean = collection.texts(), corpora.statistics.of("level_1").mean_length
     k1, b = collection.settings.bm25.k1, collection.settings.bm25.b
-    for part in corpora.counts(1):
+    for part in corpora.words.shards:
         names = np.array([numbers.setdefault(term, len(numbers)) for term in part.terms], np.int64)
         shape = (len(part.lengths), len(names))
         rows = sparse.csc_matrix((part.counts, part.indices, part.indptr), shape=shape).tocsr()

@@ -24,6 +24,7 @@ from mog_assets import config
 from mog_assets.build import markdown
 from mog_assets.build.tools import Tools
 from mog_assets.evaluate.candidates_assets import read_examples
+from mog_assets.papers.level_search.search import bm25
 from mog_assets.papers.mix_of_granularity import mog
 from mog_assets.questions.sets import load_questions
 from mog_assets.search.methods import parse
@@ -60,8 +61,7 @@ def memory() -> str:
 @click.option("--config", "path", required=True)
 @click.option("--question-set", "name", required=True)
 @click.option("--questions", "count", default=300, show_default=True, help="Questions that are timed one by one.")
-@click.option("--engine/--no-engine", default=False, help="Also time the embedded vector store; needs collections.")
-def main(path: str, name: str, count: int, engine: bool) -> None:
+def main(path: str, name: str, count: int) -> None:
     import torch
 
     torch.set_num_threads(1)
@@ -71,8 +71,8 @@ def main(path: str, name: str, count: int, engine: bool) -> None:
     stored = tools.store.read("questions").path(f"{name}.parquet")
     asked = [q.question for q in load_questions(stored, question_set.test) if q.evidence]
     some = asked[: count + WARM]
-    opened = Retrieval.open(tools, tools.store.read, question_set.corpora, keep=True)
-    served = replace(opened, encode=partial(tools.encoder.encode, keep=False))
+    opened = Retrieval.open(tools, tools.store.read, question_set.corpora)
+    served = replace(opened, index=replace(opened.index, encode=partial(tools.encoder.encode, keep=False)))
     rows = []
 
     def add(what: str, call: Callable[[str], Any]) -> None:
@@ -81,15 +81,21 @@ def main(path: str, name: str, count: int, engine: bool) -> None:
         rows.append({"one question": what, "p50, ms": f"{p50:.1f}", "p95, ms": f"{p95:.1f}", "peak memory": memory()})
 
     # What a user would write: the level-1 vectors in float32, one product, the best 40.
-    held = np.concatenate([np.asarray(part, np.float32) for part in opened.corpora.vectors(1).parts])
+    held = opened.corpora.vectors.float_rows(np.arange(len(opened.corpora.vectors)))
 
     def plain(question: str) -> np.ndarray:
-        scores = held @ served.encode([question])[0].astype(np.float32)
+        scores = held @ served.index.encode([question])[0].astype(np.float32)
         return np.argpartition(-scores, 40)[:40]
 
-    index = opened.corpora.joined_bm25(1)
-    add("the encoder alone", lambda q: served.encode([q]))
-    add("bm25s alone: best 40 pieces", lambda q: index.search([served.again([q]).terms[0]], 40))
+    indexes = bm25(opened.corpora, 1)
+
+    def by_words(question: str) -> None:
+        (terms,) = served.again([question]).terms
+        for index in indexes:
+            index.search([terms], 40)
+
+    add("the encoder alone", lambda q: served.index.encode([q]))
+    add("bm25s alone: best 40 pieces", by_words)
     add("numpy alone: encode, one product, best 40 pieces", plain)
 
     def passages(method: str, **limit: int) -> Callable[[str], Any]:
@@ -97,21 +103,17 @@ def main(path: str, name: str, count: int, engine: bool) -> None:
 
     for method in ("fused", "mog", "mix"):
         add(f"{method}: passages of 4,000 characters", passages(method, budget=4000))
-    if engine:
-        for method in ("dense-1", "hybrid:fixed-1"):
-            add(f"{method}, embedded vector store, best 40", passages(method, k=40))
     click.echo(f"{len(held):,} pieces, {len(some) - WARM} questions\n\n{markdown.table(rows)}\n")
 
-    # Recall of the float16 product that serving uses, at 40, against the product in float32.
-    vectors = opened.encode(some)
+    # Recall of the rounded vectors that serving uses, at 40, against the product in float32.
+    vectors = np.asarray(opened.index.encode(some), np.float32)
     same = []
     for vector in vectors:
-        exact = np.argsort(-(held @ vector.astype(np.float32)), kind="stable")[:40]
-        fast = np.argsort(-opened.corpora.vectors(1).products(vector[None])[0], kind="stable")[:40]
-        same.append(len(np.intersect1d(exact, fast)) / 40)
-    click.echo(f"recall of the best 40 pieces by float16 products against float32: {np.mean(same):.4f}")
+        exact = np.argsort(-(held @ vector), kind="stable")[:40]
+        same.append(np.isin(exact, opened.index.near(vector, 40, None)).mean())
+    click.echo(f"recall of the best 40 pieces by rounded vectors against float32: {np.mean(same):.4f}")
     every = opened.again(asked)
-    click.echo(f"encoding {len(asked):,} questions: {once(lambda: served.encode(asked)):.1f} s")
+    click.echo(f"encoding {len(asked):,} questions: {once(lambda: served.index.encode(asked)):.1f} s")
     seconds = once(lambda: every.rank(parse("mix", settings), settings.k))
     click.echo(f"ranking {len(asked):,} questions by mix: {seconds:.1f} s, peak memory {memory()}")
 

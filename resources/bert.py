@@ -1,4 +1,4 @@
-"""The embedded encoder's network and tokenizer, using only torch and `tokenizers`.
+"""The embedded encoder's network, using only torch.
 
 `transformers` gives the same vectors to the bit (the tests compare them), but importing it takes longer than answering
 a question. Any other model is loaded by `transformers`.
@@ -105,21 +105,3 @@ class Bert:
     def _norm(self, name: str, x: Tensor) -> Tensor:
         weight, bias = (self.weights[f"{name}.LayerNorm.{part}"] for part in ("weight", "bias"))
         return f.layer_norm(x, weight.shape, weight, bias, self.config.layer_norm_eps)
-
-
-class WordPieces:
-    """The tokenizer of a folder's tokenizer.json, called like a `transformers` tokenizer; it never pads."""
-
-    pad_token_id = 0
-
-    def __init__(self, folder: Path) -> None:
-        from tokenizers import Tokenizer
-
-        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._tokenizer.no_padding()
-        self.unk_token_id = self._tokenizer.token_to_id("[UNK]")
-
-    def __call__(self, texts: Sequence[str], *, max_length: int, **_: Any) -> dict[str, list[list[int]]]:
-        """Tokens of each text, truncated to `max_length`."""
-        self._tokenizer.enable_truncation(max_length)
-        return {"input_ids": [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]}

@@ -96,6 +96,8 @@ class Encoder:
         # The number of threads of a computation, which decides how it is rounded, belongs to the whole process.
         self._alone = nullcontext() if settings.served else RLock()
         # Encodes what is not in the cache on other machines; None: here.
+        # Whether few questions are asked in the life of this process, so that loading torch takes longer than it saves.
+        self.light = False
         self.elsewhere: Callable[[Hashed], Generator[Hashed]] | None = None
 
     @cached_property
@@ -155,6 +157,10 @@ class Encoder:
 
     def encode_questions(self, texts: Sequence[str], keep: bool = True) -> Vectors:
         """Encode questions, see `encode`; the model is looked for when there are some."""
+        encode = getattr(self.model, "light_vectors", None) if self.light and not keep else None
+        vectors: Vectors | None = encode(texts) if encode else None
+        if vectors is not None:
+            return vectors
         return self.questions.encode(texts, keep=keep)
 
     def _encode_anyhow(self, texts: Sequence[str], advance: Advance | None, keep: bool) -> Vectors:

@@ -1,4 +1,4 @@
-"""`cached_property` of what belongs to one question, so that questions do not wait for each other.
+"""What is computed once: `remembered`, and `cached_property`, by which questions do not wait for each other.
 
 Before Python 3.12 that of the library has one lock for all instances of a class: while one thread computes a value,
 every other waits, whatever it is of. Two threads that search then take as long as one.
@@ -7,12 +7,32 @@ every other waits, whatever it is of. Two threads that search then take as long 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def remembered(function: Function) -> Function:
+    """Make a function remember its results as long as its first argument lives; the others must be hashable."""
+
+    @wraps(function)
+    def remembering(owner: Any, *arguments: Any) -> Any:
+        # With the owner, so that results which refer to it go with it.
+        known = owner.__dict__.setdefault("_remembered", {})
+        key = function, *arguments
+        if key not in known:
+            known[key] = function(owner, *arguments)
+        return known[key]
+
+    return remembering  # type: ignore[return-value]
+
 
 if sys.version_info >= (3, 12):
     from functools import cached_property
 else:
-    from collections.abc import Callable
-    from typing import Any, Generic, Self, TypeVar, overload
+    from typing import Generic, Self, overload
 
     T = TypeVar("T")
 
@@ -38,4 +58,4 @@ else:
             return value
 
 
-__all__ = ["cached_property"]
+__all__ = ["cached_property", "remembered"]

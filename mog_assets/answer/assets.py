@@ -58,7 +58,7 @@ def build_answers(work: Work) -> None:
     before, seconds = work.tools.llm.tally, dict[str, float]()
     with work.progress(total, "questions answered") as advance:
         for name, questions in by_set.items():
-            retrieval = Retrieval.open(work.tools, work.input, settings.question_sets[name].corpora, keep=True)
+            retrieval = Retrieval.open(work.tools, work.input, settings.question_sets[name].corpora)
             for how in hows:
                 path, exists = work.file(_file(name, how), _key(work, name, how), [repr(q) for q in questions])
                 if exists:

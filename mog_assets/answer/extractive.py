@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy import sparse
 
 from mog_assets.answer.roles import AnswerRequest, Judgement, Passage, Reply, Role, Usage
-from mog_assets.index.bm25 import Bm25Index, TermCounts, statistics
+from mog_assets.index.postings import idf, saturation
 from mog_assets.text.languages import of_texts
 from mog_assets.text.sentences import sentence_ends
 from mog_assets.text.terms import terms_of
@@ -199,12 +198,14 @@ def bm25_scores(query: str, texts: Sequence[str]) -> np.ndarray:
     number = {term: i for i, term in enumerate(terms)}
     columns = [number[term] for row in rows for term in row]
     owner = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-    matrix = sparse.csc_matrix((np.ones(len(columns), np.int32), (owner, columns)), shape=(len(rows), len(terms)))
-    lengths = np.array([len(row) for row in rows], np.int64)
-    counts = TermCounts(terms, matrix.indptr, matrix.indices, matrix.data, lengths)
-    chunks, values = Bm25Index(counts, statistics([counts]), K1, B).search([question_terms], len(texts))
-    kept = chunks[0] >= 0
-    scores[chunks[0, kept]] = values[0, kept]
+    counts = np.zeros((len(rows), len(terms)))
+    np.add.at(counts, (owner, np.array(columns)), 1)
+    lengths = counts.sum(axis=1)
+    weights = idf(len(rows), np.count_nonzero(counts, axis=0))
+    added = weights * counts / (counts + saturation(lengths, lengths.mean(), K1, B)[:, None])
+    for term in question_terms:
+        if term in number:
+            scores += added[:, number[term]]
     return scores
 
 

@@ -15,7 +15,6 @@ from mog_assets.resources.arrays import ranges
 from mog_assets.search.methods import Method, ungrouped
 from mog_assets.search.passages import GAP
 from mog_assets.search.ranked_passages import Passages
-from mog_assets.search.rankings import Rankings
 from mog_assets.search.retrieval import Retrieval
 
 # The budget is what so many passages share.
@@ -40,7 +39,7 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
         retrieval = opened.again(queries)
         used = retrieval.resolved(method.within(limit))
         if used.ranking and any(read):
-            ranked = retrieval.once(Rankings).passages_after(*_pieces(opened.corpora, read), budget.share(k, PASSAGES))
+            ranked = retrieval.passages_after(*_pieces(opened.corpora, read), budget.share(k, PASSAGES))
         elif used.ranking:
             ranked = retrieval.passages(used, budget=budget.share(k, PASSAGES))
         else:

@@ -88,8 +88,6 @@ def retrieve(
     if results.because:
         # Not on standard output, which may be JSON.
         echo(f"ranked by {results.method}" + (f", because {results.because}" if explain else ""), err=True)
-    if explain and results.candidates:
-        echo(f"candidates: {results.candidates}", err=True)
     for word, other in results.taken.items():
         echo(f"no document has “{word}”: searched for “{other}”", err=True)
     if as_json:

@@ -262,13 +262,10 @@ class RankingSettings(SettingsModel):
 
     A share `validation` of the documents decides when the training of `mog` stops. `experts` are what rankings use
     besides BM25, vectors and titles: `mention` (what the best texts name), `pagerank` (walks along it), or experts of
-    other packages, which count in trained rankings only. `candidates` are chosen among all texts (`exhaustive`), or
-    among those of the documents with the best pieces, which graphs of vectors find (`indexed`); `auto` is the second
-    from 100,000 pieces on, with graphs of corpora of 20,000.
+    other packages, which count in trained rankings only.
     """
 
     experts: list[Annotated[str, AfterValidator(registry.EXPERTS.check)]] = ["mention", "pagerank"]
-    candidates: Literal["auto", "exhaustive", "indexed"] = "auto"
     questions: Count = 4000
     validation: float = Field(0.1, gt=0, lt=1)
 

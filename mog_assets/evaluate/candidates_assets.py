@@ -17,13 +17,13 @@ from mog_assets.resources.errors import TooFewQuestions
 from mog_assets.resources.store import Artefact, digest
 from mog_assets.resources.tables import read_table
 from mog_assets.search.document_states import DocumentStates, document_hashes
+from mog_assets.search.index import expert_names
 from mog_assets.search.methods import needs, parse
 from mog_assets.search.models import Inputs
 from mog_assets.search.parts import Part, arranged, joined, joined_sketch, sketch
-from mog_assets.search.rankings import Rankings, documents_of, expert_names, finest, fused
+from mog_assets.search.rankings import documents_of, fused
 from mog_assets.search.relevance import Relevance
 from mog_assets.search.retrieval import Retrieval
-from mog_assets.search.sources import source_name
 from mog_assets.search.training import Examples, drawn, part_of
 from mog_assets.search.weak_labels import measured, taught
 from mog_assets.text.terms import ANALYSIS
@@ -46,14 +46,14 @@ def build_candidates(work: Work) -> None:
         training, test = drawn(usable, settings.ranking.questions), test_questions(questions, question_set)
         if not training and not test:
             continue
-        retrieval = Retrieval.open(work.tools, work.input, question_set.corpora, keep=True)
-        now, source = documents_of(retrieval, hashes), source_name(retrieval.corpora)
-        _candidates_of(work, name, [*training, *test], retrieval, now, source)
+        retrieval = Retrieval.open(work.tools, work.input, question_set.corpora)
+        now = documents_of(retrieval, hashes)
+        _candidates_of(work, name, [*training, *test], retrieval, now)
         levels = Counter(q.level for q in training)
         by_level: dict[str, Any] = {level: levels[level] for level in TRAINING}
         of = sum(q.split in question_set.train for q in questions)
         row = {"question set": name, "test": len(test), "training": len(training), "of": of, **by_level}
-        rows.append({**row, "source": source})
+        rows.append(row)
     work.counts |= {
         "questions": sum(row["training"] for row in rows),
         "test questions": sum(row["test"] for row in rows),
@@ -86,11 +86,11 @@ def _hashes(work: Work, corpus: str) -> np.ndarray:
 
 
 def _candidates_of(
-    work: Work, name: str, questions: Sequence[Question], retrieval: Retrieval, now: DocumentStates, source: str
+    work: Work, name: str, questions: Sequence[Question], retrieval: Retrieval, now: DocumentStates
 ) -> None:
     """Write the parts of a question set, and a sample of what they hold."""
     corpora, training = retrieval.corpora, work.settings.question_sets[name].train
-    made_of = [work.info["basis"], work.recipe.settings(work.tools), digest(now.hashes.tobytes().hex()), source]
+    made_of = [work.info["basis"], work.recipe.settings(work.tools), digest(now.hashes.tobytes().hex())]
     sketches = []
     with work.progress(len(questions), "questions") as advance:
         for number in range(PARTS):
@@ -122,7 +122,7 @@ def _in_order(part: Part, questions: Sequence[Question]) -> Part:
 
 def _part(retrieval: Retrieval, questions: Sequence[Question], training: Sequence[str]) -> Part:
     """Candidates and evidence of some questions; rankings learn from those of the splits `training`."""
-    corpora, inputs = retrieval.corpora, retrieval.once(Rankings).inputs
+    corpora, inputs = retrieval.corpora, retrieval.read
     guessed = taught(questions, inputs.candidates, fused(inputs.candidates, expert_names(corpora.settings)), corpora)
     gold, supposed = (
         Relevance.located(inputs.candidates, places, corpora.layout)
@@ -140,7 +140,7 @@ def stored_candidates(stored: Artefact, name: str, questions: Sequence[Question]
     parts = [Part.read(stored.path(file).read_bytes()) for file in files]
     test = [part.of(np.flatnonzero([digest in digests for digest in part.digests])) for part in parts]
     part = _in_order(joined(test), questions)
-    return Inputs(part.candidates, part.vectors, part.words, finest(settings))
+    return Inputs(part.candidates, part.vectors, part.words, [0, settings.levels])
 
 
 def _question_set(file: str) -> str:
@@ -156,7 +156,7 @@ def training_examples(stored: Artefact, settings: Settings) -> tuple[Examples, l
     """
     examples, names = None, list[str]()
     if stored.names(PART):
-        examples, names = read_examples(stored, expert_names(settings), finest(settings))
+        examples, names = read_examples(stored, expert_names(settings), [0, settings.levels])
     if examples is not None and not examples.taught.covered.any():
         examples, names = None, []
     if examples is None or len(set(examples.documents)) < 2:

@@ -19,7 +19,7 @@ from mog_assets.index.corpora import Corpora
 from mog_assets.resources.arrays import running
 from mog_assets.search.candidates import Candidates
 from mog_assets.search.methods import needs, parse
-from mog_assets.search.rankings import Rankings, models_of
+from mog_assets.search.rankings import models_of
 from mog_assets.search.relevance import ordered
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.text.chunks import Layout
@@ -66,14 +66,14 @@ def drawn_items(corpora: Corpora) -> list[Item]:
 
 def _terms(corpora: Corpora) -> list[Item]:
     """Words and numbers that one piece has."""
-    index, layout = corpora.joined_bm25(1), corpora.layout
-    frequencies = corpora.statistics().of("level_1").frequencies
+    index, layout = corpora.words, corpora.layout
+    frequencies = corpora.statistics.of("level_1").frequencies
     sole = [term for term, times in frequencies.items() if times == 1 and is_word(term) and len(term) > 3]
     items = []
     for name in KINDS[:2]:
         terms = [term for term in sole if bool(_DIGIT.search(term)) == (name == "number")]
         # Some stand in a title alone, or in a text that came since they were counted.
-        pieces = {term: index.chunks_of(term) for term in sorted(terms, key=_hash)[: 2 * MOST]}
+        pieces = {term: index.matches([term]).texts_of(0) for term in sorted(terms, key=_hash)[: 2 * MOST]}
         piece_of = {term: int(chunks[0]) for term, chunks in pieces.items() if len(chunks) == 1}
         texts = corpora.texts(layout.document_of[list(piece_of.values())].tolist()) if piece_of else {}
         kept: list[Item] = []
@@ -100,8 +100,8 @@ def standing(retrieval: Retrieval, items: Sequence[Item], rankings: Sequence[str
     """
     parts = []
     for form, template in FORMS.items():
-        ranked = retrieval.again([template.format(item.text) for item in items]).once(Rankings)
-        candidates = ranked.inputs.candidates
+        ranked = retrieval.again([template.format(item.text) for item in items])
+        candidates = ranked.read.candidates
         by_words = candidates.scores[:, 0]
         for name, scores in ((LEAST, by_words), *((name, ranked.scores(name)) for name in rankings)):
             first, near = placed(candidates, scores, items, retrieval.corpora.layout)

@@ -13,9 +13,9 @@ from mog_assets.evaluate.candidates_assets import stored_candidates, test_questi
 from mog_assets.evaluate.runs import RUNS, ranked, read_runs, table_of, write_runs
 from mog_assets.evaluate.shares import SHARES, mean_shares, parts, table
 from mog_assets.questions.sets import Question, load_questions
+from mog_assets.search.index import expert_names
 from mog_assets.search.methods import AUTO, LIMITS, Method, named_methods, needs, parse, trained_methods
-from mog_assets.search.rankings import Rankings, expert_names
-from mog_assets.search.retrieval import Retrieval, groups_of
+from mog_assets.search.retrieval import Retrieval
 
 
 def methods_of(settings: Settings) -> list[Method]:
@@ -78,13 +78,13 @@ class _Ranking:
             yield table_of(name, questions, method, ranked(method, retrieval, settings.k), retrieval)
             used = retrieval.resolved(method)
             if used.ranking:
-                weights = retrieval.once(Rankings).shares(used.kind)
+                weights = retrieval.shares(used.kind)
                 if weights is not None:
                     by_part = parts(weights, expert_names(settings), settings.levels)
                     self.shares += mean_shares(method.name, questions, by_part)
             if method.limit:
                 fell_back = int(np.count_nonzero(retrieval.fell_back(method, settings.k)))
-                none = int(retrieval.once(groups_of, method.limit).none.sum())
+                none = int(retrieval.groups(method.limit).none.sum())
                 counts = {"questions": len(questions), f"without a {LIMITS[method.limit].group}": none}
                 row = {"method": method.name, "question set": name, **counts}
                 rows = self.fallbacks.setdefault(method.limit, [])

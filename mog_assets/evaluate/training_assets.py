@@ -34,11 +34,12 @@ from mog_assets.resources.store import Artefact, digest
 from mog_assets.resources.tensors import decode
 from mog_assets.search import features, models
 from mog_assets.search.crossvalidation import TRAININGS, cross_validated, fused_recalls, reranked_recalls
+from mog_assets.search.index import CHOSEN
 from mog_assets.search.methods import METHODS, needs, parse, trained_methods
 from mog_assets.search.parts import share_changed
 from mog_assets.search.rankings import models_of, rereads
 from mog_assets.search.relations import costs, versions
-from mog_assets.search.retrieval import CHOSEN, Retrieval
+from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.training import Examples, fixed_recalls
 
 GROUP = "ranking"
@@ -178,9 +179,10 @@ def build_known_items(work: Work) -> None:
         work.info |= {name: previous.manifest.info[name] for name in ("basis", "rows")}
         work.shown |= previous.shown()
         return
-    opened = Retrieval.open(work.tools, work.input, list(settings.corpora), keep=True)
+    opened = Retrieval.open(work.tools, work.input, list(settings.corpora))
     # Nobody asks these questions again, so their vectors are not kept.
-    retrieval = replace(opened, encode=partial(work.tools.encoder.encode_questions, keep=False))
+    encode = partial(work.tools.encoder.encode_questions, keep=False)
+    retrieval = replace(opened, index=replace(opened.index, encode=encode))
     items = drawn_items(retrieval.corpora)
     path, exists = work.file(ITEMS, basis, [repr(item) for item in items])
     with work.progress(len(items), "known items asked for") as advance:

@@ -13,7 +13,7 @@ from mog_assets.config import Settings
 from mog_assets.index import checks
 from mog_assets.index.encoding import encode_buckets
 from mog_assets.index.layouts import bucket_layout
-from mog_assets.index.shards import frequencies_and_lengths, largest, shards, total_of_terms
+from mog_assets.index.shards import frequencies_and_totals, largest, shards, total_of_terms
 from mog_assets.index.statistics_assets import build_statistics, statistics_settings
 from mog_assets.index.term_tables import TermTable
 from mog_assets.index.tokens import languages_of
@@ -26,8 +26,8 @@ from mog_assets.text.terms import ANALYSIS
 
 GROUP = "retrieval"
 
-# Vectors of a corpus from which they have graphs: those of a smaller one are compared in the same time.
-LINKED = 20_000
+# Vectors of a corpus from which they have graphs: fewer are compared in 3 ms, and an edit makes no graph.
+LINKED = 100_000
 # Changed when the same texts and encoder give other vectors: models of vectors are then fitted again.
 _VECTORS = "2"
 
@@ -68,24 +68,26 @@ def build_tokens(work: Work) -> None:
     work.show_table("frequent terms", largest(totals, "occurrences", 15))
 
 
-def build_bm25(level: int, work: Work) -> None:
-    """Sum the counts of one tokenisation over the chunks of a level, shard by shard."""
+def build_bm25(work: Work) -> None:
+    """Sum the counts of one tokenisation over the chunks of level 1, shard by shard."""
     documents, chunks, tokens = work.input("documents"), work.input("chunks/level_1"), work.input("tokens")
     jobs, made_of = {}, {}
     for shard, names in tokens.manifest.info["shards"].items():
-        made_of[shard] = [level, *(tokens.manifest.files[n]["sha256"] for n in names)]
+        made_of[shard] = [work.settings.levels, *(tokens.manifest.files[n]["sha256"] for n in names)]
         jobs[f"counts_{shard}.safetensors"] = {
             "buckets": [str(tokens.path(n)) for n in names],
             "documents": [str(documents.path(n)) for n in names],
             "spans": [str(chunks.path(n)) for n in names],
             "terms": str(tokens.path(f"terms_{shard}.arrow")),
-            "level": level,
+            "levels": work.settings.levels,
         }
     work.recomputed["chunks counted"] = sum(_of_shards(work, "count_shard", jobs, made_of, "shards counted"))
     sums, parts = np.zeros(3, np.int64), []
     for shard in made_of:
-        frequencies, lengths = frequencies_and_lengths(work.draft.path(f"counts_{shard}.safetensors"))
-        sums += [len(lengths), frequencies.sum(), lengths.sum()]
+        frequencies, chunks_of_it, tokens_of_it = frequencies_and_totals(
+            work.draft.path(f"counts_{shard}.safetensors"), 1
+        )
+        sums += [chunks_of_it, frequencies.sum(), tokens_of_it]
         parts.append((TermTable(tokens.path(f"terms_{shard}.arrow")), frequencies))
     count, entries, total = sums.tolist()
     work.counts |= {
@@ -153,17 +155,17 @@ def _finish_vectors(work: Work, count: int, size: int, *made_by: str) -> None:
 
 
 def build_neighbours(work: Work) -> None:
-    """Make graphs of the vectors of level 1, shard by shard; of a small corpus only if the settings say so."""
+    """Round the vectors of level 1, shard by shard, or make graphs of them where there are many."""
     tokens, finest = work.input("tokens"), work.input("embeddings/level_1")
     vectors, jobs, made_of = int(finest.manifest.counts["vectors"]), {}, {}
-    needed = vectors >= LINKED or work.settings.ranking.candidates == "indexed"
-    for shard, names in tokens.manifest.info["shards"].items() if needed else ():
+    target, form = ("write_graph", "graph_{}.usearch") if vectors >= LINKED else ("write_rounded", "rounded_{}.npy")
+    for shard, names in tokens.manifest.info["shards"].items():
         files = [name.replace(".parquet", ".npy") for name in names]
-        jobs[f"graph_{shard}.usearch"] = {"vectors": [str(finest.path(name)) for name in files]}
-        made_of[f"graph_{shard}.usearch"] = [finest.manifest.files[name]["sha256"] for name in files]
-    added = work.map("mog_assets.index.neighbours:write_graph", jobs, made_of, "graphs")
+        jobs[form.format(shard)] = {"vectors": [str(finest.path(name)) for name in files]}
+        made_of[form.format(shard)] = [finest.manifest.files[name]["sha256"] for name in files]
+    added = work.map(f"mog_assets.index.neighbours:{target}", jobs, made_of, "shards")
     work.recomputed["vectors added"] = sum(added)
-    work.counts |= {"vectors": vectors, "graphs": len(jobs)}
+    work.counts |= {"vectors": vectors, "graphs": len(jobs) if vectors >= LINKED else 0}
 
 
 def recipes(settings: Settings) -> list[Recipe]:
@@ -180,44 +182,43 @@ def recipes(settings: Settings) -> list[Recipe]:
             kinds=("parquet", "arrow"),
         )
     ]
-    counted = [f"bm25/level_{level}" for level in settings.level_range]
     recipes_of.append(
         Recipe(
             key="statistics",
             build=build_statistics,
             description="Document frequencies and lengths that weigh terms.",
             group=GROUP,
-            deps=("documents", "chunks/level_1", "tokens", *counted),
+            deps=("documents", "chunks/level_1", "tokens", "bm25/level_1"),
             partitioned=False,
             settings=statistics_settings,
-            version="3",
+            version="4",
             kinds=("arrow",),
         )
     )
-    if settings.ranking.candidates != "exhaustive":
-        recipes_of.append(
-            Recipe(
-                key="neighbours",
-                build=build_neighbours,
-                description="Graphs (HNSW) that lead to the pieces whose vectors are near; of large corpora.",
-                group=GROUP,
-                deps=("tokens", "embeddings/level_1"),
-                settings=lambda tools: tools.settings.ranking.candidates,
-                kinds=("numpy",),
-            )
+    recipes_of.append(
+        Recipe(
+            key="neighbours",
+            build=build_neighbours,
+            description="What leads to near vectors: these, rounded to bytes; of large corpora graphs (HNSW).",
+            group=GROUP,
+            deps=("tokens", "embeddings/level_1"),
+            version="2",
+            kinds=("numpy",),
         )
+    )
+    recipes_of.append(
+        Recipe(
+            key="bm25/level_1",
+            build=build_bm25,
+            description="BM25 term counts of 'title + text' of every chunk of level 1; and what weighs terms.",
+            group=GROUP,
+            deps=("documents", "chunks/level_1", "tokens"),
+            settings=lambda tools: tools.settings.levels,
+            version="3",
+            kinds=("numpy",),
+        )
+    )
     for level in settings.level_range:
-        recipes_of.append(
-            Recipe(
-                key=f"bm25/level_{level}",
-                build=partial(build_bm25, level),
-                description=f"BM25 term counts of 'title + text' of every chunk of level {level}.",
-                group=GROUP,
-                deps=_unique("documents", "chunks/level_1", f"chunks/level_{level}", "tokens"),
-                version="2",
-                kinds=("numpy",),
-            )
-        )
         encoded = level == 1
         recipes_of.append(
             Recipe(

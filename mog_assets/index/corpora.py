@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,11 @@ import pyarrow.parquet as pq
 
 from mog_assets.config import Settings
 from mog_assets.index.analysis import Analysis
-from mog_assets.index.bm25 import Bm25Index, Statistics, TermCounts, joined, mapped_counts
 from mog_assets.index.layouts import join_layouts, open_layout
 from mog_assets.index.neighbours import Neighbours
-from mog_assets.index.piece_counts import PieceCounts, Sections
-from mog_assets.index.postings import Postings, Presence, Saturation, Words
-from mog_assets.index.shards import open_counts, open_titles
-from mog_assets.index.statistics import StoredStatistics, idf
-from mog_assets.index.vectors import Pooling, VectorTable
+from mog_assets.index.postings import Postings, open_counts, open_titles
+from mog_assets.index.statistics import StoredStatistics
+from mog_assets.index.vectors import VectorTable
 from mog_assets.resources.arrays import pairs
 from mog_assets.resources.tables import OpenTables, read_table
 from mog_assets.text.chunks import Layout
@@ -32,15 +28,11 @@ from mog_assets.text.sentences import token_starts
 Read = Callable[[str, str | None], Any]
 """Reads an asset of a corpus, or one of all corpora, from the store: an artefact with its manifest and files."""
 
-# Pieces from which a question is no longer compared with all texts: half the time, a quarter of the memory, and a first
-# answer three times as fast there (docs/growth.md).
-LARGE = 100_000
-
 Encode = Callable[[Sequence[str]], np.ndarray]
 """Texts to unit vectors."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Corpora:
     """The corpora of a question set, in its order.
 
@@ -49,7 +41,6 @@ class Corpora:
         settings: Of the project.
         names: The corpora.
         layouts: Per corpus.
-        kept: Indexes that stay open for the next questions; None if each is used once.
 
     Documents and chunks of all corpora are numbered in the order of the corpora.
     """
@@ -58,21 +49,18 @@ class Corpora:
     settings: Settings
     names: Sequence[str]
     layouts: Sequence[Layout]
-    kept: dict[Any, Any] | None = None
-    _alone: RLock = field(default_factory=RLock, repr=False, compare=False)
 
     @classmethod
-    def open(cls, read: Read, settings: Settings, names: Sequence[str], keep: bool = False) -> Corpora:
+    def open(cls, read: Read, settings: Settings, names: Sequence[str]) -> Corpora:
         """Open layouts; everything else is opened when needed.
 
         Args:
             read: Reads an asset of a corpus.
             settings: Of the project.
             names: The corpora.
-            keep: Keep indexes open, for questions that come a few at a time.
         """
         layouts = [open_layout(name, read("documents", name), read("chunks/level_1", name)) for name in names]
-        return cls(read, settings, names, layouts, {} if keep else None)
+        return cls(read, settings, names, layouts)
 
     @cached_property
     def layout(self) -> Layout:
@@ -94,60 +82,16 @@ class Corpora:
         names = [self.names[owner] for owner in self.owners]
         return {key: i for i, key in enumerate(zip(names, self.layout.documents, strict=True))}
 
-    def counts(self, level: int) -> list[TermCounts]:
-        """Term counts of a level, per shard of each corpus."""
-        return [
-            part
-            for name in self.names
-            for part in open_counts(self.read(f"bm25/level_{level}", name), self.read("tokens", name))
-        ]
-
     @cached_property
-    def shard_owners(self) -> list[int]:
-        """Position of the corpus of every shard."""
-        return [number for number, name in enumerate(self.names) for _ in self.read("tokens", name).names("terms_")]
-
-    @property
-    def indexed(self) -> bool:
-        """Whether questions are answered from indexes, as the settings say or fits the number of pieces."""
-        named = self.settings.ranking.candidates
-        return named == "indexed" or (named == "auto" and self.layout.count(1) >= LARGE)
-
-    def bm25(self, level: int) -> Sequence[Words]:
-        """BM25 indexes of a level, per shard of each corpus."""
-
-        def opened() -> Sequence[Words]:
-            if not self._weighs_late(level):
-                return self._indexes(level)
-            over = self.statistics().of("level_1")
-            return [Postings([part], over, self._saturation) for part in self._mapped]
-
-        indexes: Sequence[Words] = self.once(("bm25", level), opened)
-        return indexes
-
-    def _weighs_late(self, level: int) -> bool:
-        """Whether postings are weighed when a question is asked: many questions pay for weighing all of them."""
-        return level == 1 and self.kept is not None and self.indexed
-
-    def _indexes(self, level: int) -> list[Bm25Index]:
-        return self.weighted(self.counts(level), self.statistics().of(f"level_{level}"))
-
-    def joined_bm25(self, level: int) -> Words:
-        """One BM25 index of a level over all corpora."""
-        if self._weighs_late(level):
-            return self.piece_counts.words
-        index: Bm25Index = self.once(("joined bm25", level), lambda: joined(self._indexes(level)))
-        return index
-
-    @cached_property
-    def _mapped(self) -> list[TermCounts]:
-        """Mapped term counts of level 1, per shard of each corpus."""
+    def words(self) -> Postings:
+        """Postings of level-1 pieces, each with its title."""
         stored = [(self.read("bm25/level_1", name), self.read("tokens", name)) for name in self.names]
-        return [part for counts, tokens in stored for part in open_counts(counts, tokens, mapped_counts)]
+        return Postings([part for counts, tokens in stored for part in open_counts(counts, tokens)])
 
-    @property
-    def _saturation(self) -> Saturation:
-        return Saturation(self.settings.bm25.k1, self.settings.bm25.b)
+    @cached_property
+    def titles(self) -> Postings:
+        """Postings of the titles of documents."""
+        return Postings([part for name in self.names for part in open_titles(self.read("tokens", name))])
 
     @cached_property
     def analysis(self) -> Analysis:
@@ -155,89 +99,28 @@ class Corpora:
         return Analysis(self.read, self.names)
 
     @cached_property
-    def titles(self) -> Words:
-        """Terms of titles: a term weighs more if fewer titles of all corpora have it."""
-        if self.indexed:
-            return self.title_postings
-        over, indexes = self.statistics().of("title"), []
-        for part in (part for name in self.names for part in open_titles(self.read("tokens", name))):
-            weights = np.repeat(idf(over.chunks, over.frequencies_of(part.terms)).astype(np.float32), part.frequencies)
-            indexes.append(Bm25Index.of(part.terms, weights, part.indices, part.indptr, len(part.lengths)))
-        return joined(indexes)
+    def statistics(self) -> StoredStatistics:
+        """The statistics that weigh terms."""
+        return StoredStatistics(self.read("statistics", None).path, self.names)
 
     @cached_property
-    def title_postings(self) -> Postings:
-        """As `titles`, mapped."""
-        parts = [part for name in self.names for part in open_titles(self.read("tokens", name), mapped_counts)]
-        return Postings(parts, self.statistics().of("title"), Presence())
-
-    @cached_property
-    def title_sizes(self) -> np.ndarray:
-        """Different words of the title of every document, int64 of shape (documents,)."""
-        return self.titles.sizes
-
-    @cached_property
-    def sections(self) -> Sections:
-        """Parts of documents whose texts are compared with a question together."""
-        return Sections.of(self.layout, self.settings.levels)
-
-    @cached_property
-    def piece_counts(self) -> PieceCounts:
-        """Term counts of level 1 and of titles, over all corpora, with their weights."""
-        words = Postings(self._mapped, self.statistics().of("level_1"), self._saturation)
-        return PieceCounts(self.sections, words, self.title_postings)
-
-    def once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return what `make` gives; it stays open, under a key, if indexes do."""
-        if self.kept is None:
-            return make()
-        with self._alone:
-            if key not in self.kept:
-                self.kept[key] = make()
-            return self.kept[key]
-
-    def statistics(self, key: str = "statistics") -> StoredStatistics:
-        """The statistics that weigh terms: those of an asset, `statistics` by default."""
-        if key not in self._statistics:
-            self._statistics[key] = StoredStatistics(self.read(key, None).path, self.names)
-        return self._statistics[key]
-
-    @cached_property
-    def _statistics(self) -> dict[str, StoredStatistics]:
-        return {}
-
-    def weighted(self, parts: Sequence[TermCounts], over: Statistics) -> list[Bm25Index]:
-        """BM25 indexes of term counts: of the texts of each corpus, or of shards of it."""
-        return [Bm25Index(part, over, self.settings.bm25.k1, self.settings.bm25.b) for part in parts]
-
-    def vectors(self, level: int) -> VectorTable:
-        """Vectors of a level."""
-
-        def opened() -> VectorTable:
-            # Rankings compare every question with all of level 1; others follow from it.
-            paths = self._bucket_files("embeddings/level_1")
-            if level == 1:
-                return VectorTable(paths, self.kept is not None)
-            return VectorTable(paths, layout=self.layout, level=level)
-
-        table: VectorTable = self.once(("vectors", level), opened)
-        return table
+    def vectors(self) -> VectorTable:
+        """Vectors of level 1."""
+        return VectorTable(self.bucket_files("embeddings/level_1"))
 
     @cached_property
     def neighbours(self) -> list[Neighbours]:
-        """Vectors of level 1 of every shard of each corpus, with their graphs."""
-        shards, counts = [], iter(map(len, self.vectors(1).parts))
+        """What leads to near vectors of level 1, of every shard of each corpus."""
+        shards, counts = [], iter(self.vectors.counts)
         for name in self.names:
-            graphs, vectors = self.read("neighbours", name), self.read("embeddings/level_1", name)
+            stored = self.read("neighbours", name)
+            paths = {Path(file).stem.rpartition("_")[2]: stored.path(file) for file in stored.names()}
             for shard, buckets in self.read("tokens", name).manifest.info["shards"].items():
-                paths = [vectors.path(bucket.replace(".parquet", ".npy")) for bucket in buckets]
-                table = partial(VectorTable, paths, self.kept is not None)
-                files = graphs.names(f"graph_{shard}")
-                count = sum(islice(counts, len(buckets)))
-                shards.append(Neighbours(graphs.path(files[0]) if files else None, table, count))
+                shards.append(Neighbours(paths[shard], sum(islice(counts, len(buckets)))))
         return shards
 
-    def _bucket_files(self, key: str) -> list[Path]:
+    def bucket_files(self, key: str) -> list[Path]:
+        """Files of an asset, one for each bucket, in order."""
         stored = [self.read(key, name) for name in self.names]
         return [artefact.path(name) for artefact in stored for name in artefact.names("bucket")]
 
@@ -254,14 +137,17 @@ class Corpora:
         """
         metadata: dict[int, dict[str, Any]] = {}
         starts, paths = self._buckets
-        opened: OpenTables = self.once("tables", OpenTables)
         wanted = np.unique(np.array(list(documents), np.int64))
         bucket = np.searchsorted(starts, wanted, side="right") - 1
         for number in np.unique(bucket).tolist():
             here = wanted[bucket == number]
-            table = opened.take(paths[number], here - starts[number], columns)
+            table = self._tables.take(paths[number], here - starts[number], columns)
             metadata.update(zip(here.tolist(), table, strict=True))
         return metadata
+
+    @cached_property
+    def _tables(self) -> OpenTables:
+        return OpenTables()
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Some columns of all documents, in order, a bucket at a time."""
@@ -310,11 +196,8 @@ class Corpora:
         first, last = (np.searchsorted(line, pairs(document, offset)) for offset in (start, end))
         return last - first
 
-    def pooling(self, level: int) -> Pooling:
-        """How vectors of a level above the first follow from those of level 1."""
-
-        def opened() -> Pooling:
-            return Pooling.of(self.layout, level, self._bucket_files(f"embeddings/level_{level}"))
-
-        pooling: Pooling = self.once(("pooling", level), opened)
-        return pooling
+    @cached_property
+    def pooled_lengths(self) -> dict[int, np.ndarray]:
+        """By level above the first, what `vectors.pool` divides the sum of each chunk's pieces by: float32."""
+        files = {level: self.bucket_files(f"embeddings/level_{level}") for level in self.settings.level_range[1:]}
+        return {j: np.concatenate([np.zeros(0, np.float32), *map(np.load, paths)]) for j, paths in files.items()}

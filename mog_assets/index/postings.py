@@ -1,186 +1,192 @@
 """Postings: which texts have a term, and how often, mapped from the files of shards and weighed where a question is.
 
-Opening reads no posting. A question pays for those of its own terms; the weights are those of `bm25.Bm25Index`, to the
-bit.
+Opening reads no posting. A question reads those of its own terms, once: `Matches` are what all steps of a search know
+of words. Scores are Lucene's form of BM25 (Kamphuis et al. 2020).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
-from mog_assets.index.bm25 import Bm25Index, Statistics, TermCounts
-from mog_assets.index.statistics import idf
 from mog_assets.index.term_tables import TermTable
-from mog_assets.resources.arrays import greatest
+from mog_assets.resources.store import Artefact
+from mog_assets.resources.tensors import mapped
 
 
 @dataclass(frozen=True)
-class Saturation:
-    """BM25 as Lucene has it; see `bm25.term_weights`.
+class TermCounts:
+    """Counts of one kind of text of one shard of a corpus, by column of a sparse matrix of shape (texts, terms).
 
     Attributes:
-        k1, b: Term frequency saturation and length normalisation.
+        terms: Sorted; those of stored counts are the vocabulary of the shard, a `TermTable`.
+        indptr, indices, counts: CSC arrays.
+        lengths: Tokens of every text.
     """
 
-    k1: float
-    b: float
-
-    def norms(self, lengths: np.ndarray, over: Statistics) -> np.ndarray:
-        """What is added to the count of a term in each text, float64."""
-        by_length = np.arange(int(lengths.max(initial=0)) + 1, dtype=np.int64)
-        added: np.ndarray = self.k1 * (1 - self.b + self.b * by_length / max(over.mean_length, 1e-9))
-        return added[lengths]
-
-    def weights(self, weight: float, counts: np.ndarray, norms: np.ndarray) -> np.ndarray:
-        """What a term of a weight adds to the scores of texts, float32; `norms` of the texts are used up."""
-        # In place: a question weighs hundreds of thousands of counts.
-        times = counts.astype(np.float64)
-        norms += times
-        times *= weight
-        times /= norms
-        return times.astype(np.float32)
-
-
-class Presence:
-    """A term adds its weight to every text that has it, however often."""
-
-    def norms(self, lengths: np.ndarray, over: Statistics) -> np.ndarray:
-        """See `Saturation.norms`."""
-        return lengths
-
-    def weights(self, weight: float, counts: np.ndarray, norms: np.ndarray) -> np.ndarray:
-        """See `Saturation.weights`."""
-        return np.full(len(counts), weight, np.float32)
-
-
-@dataclass(frozen=True)
-class _Shard:
-    """A shard with the statistics that weigh it; its first text has the number `first` among all."""
-
-    counts: TermCounts
-    over: Statistics
-    first: int
-    kind: Saturation | Presence
-
-    @cached_property
-    def norms(self) -> np.ndarray:
-        return self.kind.norms(self.counts.lengths, self.over)
+    terms: Sequence[str]
+    indptr: np.ndarray
+    indices: np.ndarray
+    counts: np.ndarray
+    lengths: np.ndarray
 
     @property
-    def last(self) -> int:
-        return self.first + len(self.counts.lengths)
+    def frequencies(self) -> np.ndarray:
+        """int64 array of shape (terms,): in how many texts a term occurs."""
+        return np.diff(self.indptr)
 
-    def rows(self, terms: Sequence[str]) -> np.ndarray:
-        table: TermTable = self.counts.terms  # type: ignore[assignment]
-        return table.rows(terms)
-
-    def entries(self, terms: Sequence[str]) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """The places of terms that it has, with their texts, numbered in the shard, ascending, and how often."""
-        rows = self.rows(terms)
-        for place in np.flatnonzero(rows >= 0).tolist():
-            first, last = self.counts.indptr[rows[place] : rows[place] + 2].tolist()
-            # Titles have few of the terms.
-            if first < last:
-                yield place, self.counts.indices[first:last], self.counts.counts[first:last]
-
-    def add_scores(self, terms: Sequence[str], scores: np.ndarray) -> None:
-        """Add to the score of every text of the shard what terms add, in their order: sums of floats depend on it."""
-        weights = idf(self.over.chunks, self.over.frequencies_of(terms)).tolist()
-        for place, texts, counts in self.entries(terms):
-            at = texts.astype(np.intp)
-            added = self.kind.weights(weights[place], counts, self.norms.take(at))
-            added += scores.take(at)
-            scores[at] = added
+    def rows(self, terms: Sequence[str]) -> list[int]:
+        """Columns of some terms, −1 for those that no text has."""
+        assert isinstance(self.terms, TermTable)
+        rows: list[int] = self.terms.rows(terms).tolist()
+        return rows
 
 
 class Postings:
     """The texts of some shards, one after the other.
 
     Args:
-        parts: Mapped counts of each shard; see `shards.open_counts`.
-        over: The statistics that weigh them.
-        kind: How a term is weighed.
+        shards: Mapped counts of each shard.
 
     Attributes:
-        chunks: How many texts there are.
+        count: How many texts there are.
     """
 
-    def __init__(self, parts: Sequence[TermCounts], over: Statistics, kind: Saturation | Presence) -> None:
-        firsts = np.cumsum([0, *(len(part.lengths) for part in parts)]).tolist()
-        self.chunks: int = firsts[-1]
-        self._shards = [_Shard(part, over, first, kind) for part, first in zip(parts, firsts[:-1], strict=True)]
+    def __init__(self, shards: Sequence[TermCounts]) -> None:
+        self.shards = shards
+        self.bounds = np.cumsum([0, *(len(shard.lengths) for shard in shards)]).tolist()
+        self.count: int = self.bounds[-1]
 
-    @property
+    @cached_property
     def sizes(self) -> np.ndarray:
         """Different terms of every text, int64."""
-        parts = [np.bincount(shard.counts.indices, minlength=len(shard.counts.lengths)) for shard in self._shards]
+        parts = [np.bincount(shard.indices, minlength=len(shard.lengths)) for shard in self.shards]
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
-    def add_scores(self, queries: Sequence[Sequence[str]], out: np.ndarray) -> None:
-        """See `bm25.Bm25Index.add_scores`."""
-        for scores, terms in zip(out, queries, strict=True):
-            for shard in self._shards:
-                shard.add_scores(terms, scores[shard.first : shard.last])
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Tokens of every text, int64."""
+        return np.concatenate([np.zeros(0, np.int64), *(shard.lengths.astype(np.int64) for shard in self.shards)])
 
-    def chunks_of(self, term: str) -> np.ndarray:
-        """The texts that have a term, ascending."""
-        parts = [
-            texts.astype(np.int64) + shard.first for shard in self._shards for _, texts, _ in shard.entries([term])
-        ]
-        return np.concatenate([np.zeros(0, np.int64), *parts])
+    def matches(self, terms: Sequence[str]) -> Matches:
+        """Read the postings of the terms of a question, repetitions included."""
+        distinct, places, sizes = list(dict.fromkeys(terms)), list[int](), list[int]()
+        texts, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.uint8)]
+        for first, shard in zip(self.bounds, self.shards, strict=False):
+            for place, row in enumerate(shard.rows(distinct)):
+                if row >= 0 and (begin := int(shard.indptr[row])) < (end := int(shard.indptr[row + 1])):
+                    texts.append(np.add(shard.indices[begin:end], first, dtype=np.int64))
+                    counts.append(shard.counts[begin:end])
+                    places.append(place)
+                    sizes.append(end - begin)
+        number = {term: place for place, term in enumerate(distinct)}
+        place_of = np.repeat(np.array(places, np.int64), sizes)
+        order = [number[term] for term in terms]
+        return Matches(self, distinct, order, place_of, np.concatenate(texts), np.concatenate(counts))
 
-    def counts_in(self, terms: Sequence[str], texts: np.ndarray) -> np.ndarray:
-        """How often some texts, ascending, have terms: float64 of shape (terms, texts)."""
-        counts = np.zeros((len(terms), len(texts)))
-        for shard in self._shards:
-            low, high = np.searchsorted(texts, [shard.first, shard.last])
-            for place, having, times in shard.entries(terms):
-                # Of the same type: another would make a copy of all of them.
-                wanted = (texts[low:high] - shard.first).astype(having.dtype)
-                at = np.minimum(np.searchsorted(having, wanted), len(having) - 1)
-                counts[place, low:high] = np.where(having[at] == wanted, times[at], 0)
+
+@dataclass(frozen=True)
+class Matches:
+    """The texts that have terms of a question.
+
+    Attributes:
+        of: All texts.
+        terms: Different ones.
+        order: Their places as the question has them, repetitions included.
+        place, text, count: A row for each term and text that has it: place of the term, number of the text, how often.
+    """
+
+    of: Postings
+    terms: Sequence[str]
+    order: Sequence[int]
+    place: np.ndarray
+    text: np.ndarray
+    count: np.ndarray
+
+    @cached_property
+    def frequencies(self) -> np.ndarray:
+        """In how many texts each term is, int64 of shape (terms,)."""
+        return np.bincount(self.place, minlength=len(self.terms))
+
+    @property
+    def times(self) -> np.ndarray:
+        """How often the question has each term, int64 of shape (terms,)."""
+        return np.bincount(np.array(self.order, np.int64), minlength=len(self.terms))
+
+    def texts_of(self, place: int) -> np.ndarray:
+        """The texts that have a term, ascending, int64."""
+        return self.text[self.place == place]
+
+    def scores(self, weights: np.ndarray, norms: np.ndarray | None) -> np.ndarray:
+        """Score all texts: float32 of shape (texts,).
+
+        Args:
+            weights: Of each term, shape (terms,).
+            norms: What is added to the count of a term in each text, see `saturation`; None adds the weight of a term
+                to every text that has it, however often.
+        """
+        if norms is None:
+            return np.bincount(self.text, weights[self.place], self.of.count).astype(np.float32)
+        # In place: a question weighs hundreds of thousands of counts.
+        added = self.count.astype(np.float64)
+        divisor = norms.take(self.text)
+        divisor += added
+        added *= (weights * self.times).take(self.place)
+        added /= divisor
+        return np.bincount(self.text, added, self.of.count).astype(np.float32)
+
+    def counts_in(self, texts: np.ndarray) -> np.ndarray:
+        """How often some texts, each once, have each term: float64 of shape (terms, texts)."""
+        counts, column = np.zeros((len(self.terms), len(texts))), np.full(self.of.count, -1, np.int32)
+        column[texts] = np.arange(len(texts), dtype=np.int32)
+        at = column.take(self.text)
+        wanted = np.flatnonzero(at >= 0)
+        counts[self.place[wanted], at[wanted]] = self.count[wanted]
         return counts
 
-    def lengths_of(self, texts: np.ndarray) -> np.ndarray:
-        """Tokens of some texts, ascending, int64."""
-        parts = [np.zeros(0, np.int64)]
-        for shard in self._shards:
-            low, high = np.searchsorted(texts, [shard.first, shard.last])
-            parts.append(shard.counts.lengths[texts[low:high] - shard.first].astype(np.int64))
-        return np.concatenate(parts)
 
-    def holds(self, terms: Sequence[str]) -> np.ndarray:
-        """Which of some terms any text has, bool of shape (terms,)."""
-        return np.any([np.zeros(len(terms), bool), *(shard.rows(terms) >= 0 for shard in self._shards)], axis=0)
+def saturation(lengths: np.ndarray, mean_length: float, k1: float, b: float) -> np.ndarray:
+    """Return what is added to the count of a term in texts of these lengths, float64 (Lucene's form of BM25).
 
-    def search(self, queries: Sequence[Sequence[str]], k: int) -> tuple[np.ndarray, np.ndarray]:
-        """See `bm25.Bm25Index.search`."""
-        return self._search(queries, k, [None] * len(queries))
-
-    def search_within(
-        self, queries: Sequence[Sequence[str]], k: int, groups: np.ndarray, group_of: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """See `bm25.Bm25Index.search_within`."""
-        return self._search(queries, k, [group_of == group if group >= 0 else group_of < group for group in groups])
-
-    def _search(
-        self, queries: Sequence[Sequence[str]], k: int, open_to: Sequence[np.ndarray | None]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        chunks, scores = np.full((len(queries), k), -1, np.int64), np.zeros((len(queries), k), np.float32)
-        for row, (query, mask) in enumerate(zip(queries, open_to, strict=True)):
-            every = np.zeros((1, self.chunks), np.float32)
-            self.add_scores([query], every)
-            if mask is not None:
-                every *= mask
-            best = np.flatnonzero(greatest(every, k)[0] & (every[0] > 0))
-            best = best[np.lexsort((best, -every[0, best]))]
-            chunks[row, : len(best)], scores[row, : len(best)] = best, every[0, best]
-        return chunks, scores
+    Args:
+        lengths: Tokens of each text.
+        mean_length: Of all texts.
+        k1: Term frequency saturation.
+        b: Length normalisation.
+    """
+    norms: np.ndarray = k1 * (1 - b + b * lengths / max(mean_length, 1e-9))
+    return np.maximum(norms, 1e-9)
 
 
-Words = Bm25Index | Postings
-"""BM25 of some texts: weighed when it is opened, for small collections, or where a question is."""
+def idf(texts: int, frequencies: np.ndarray) -> np.ndarray:
+    """Return inverse document frequencies, Lucene's form: float64 array of the shape of `frequencies`."""
+    return np.log1p((texts - frequencies + 0.5) / (frequencies + 0.5))
+
+
+def mapped_counts(path: Path, terms: Sequence[str]) -> TermCounts:
+    """Open counts in the types that they are stored in; entries are read where they are used."""
+    stored = mapped(path)
+    indptr = np.concatenate([[0], np.cumsum(stored["frequencies"], dtype=np.int64)])
+    return TermCounts(terms, indptr, *(stored[name] for name in ("chunks", "counts", "lengths")))
+
+
+def open_counts(counts: Artefact, tokens: Artefact) -> list[TermCounts]:
+    """Open the term counts of level 1 of a corpus, per shard: `bm25/level_1` with the vocabularies of `tokens`."""
+    return _opened(counts, tokens, "counts")
+
+
+def open_titles(tokens: Artefact) -> list[TermCounts]:
+    """Open the term counts of the titles of a corpus, per shard."""
+    return _opened(tokens, tokens, "titles")
+
+
+def _opened(stored: Artefact, tokens: Artefact, what: str) -> list[TermCounts]:
+    names = [name.removeprefix("terms_").partition(".")[0] for name in tokens.names("terms_")]
+    return [
+        mapped_counts(stored.path(f"{what}_{name}.safetensors"), TermTable(tokens.path(f"terms_{name}.arrow")))
+        for name in names
+    ]

@@ -8,7 +8,7 @@ shard, so scores do not depend on how a corpus is divided.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors import safe_open
+from safetensors.numpy import save_file
 from scipy import sparse
 
-from mog_assets.index.bm25 import TermCounts, load_counts, save_counts
 from mog_assets.index.layouts import bucket_layout
 from mog_assets.index.term_tables import TermTable, write_table
 from mog_assets.index.tokens import assemble, level_counts
-from mog_assets.resources.store import Artefact
 from mog_assets.resources.tables import text_array
 from mog_assets.text.plain import plain
 from mog_assets.text.questions import WORD, words_in
@@ -135,58 +134,69 @@ def write_titles(buckets: Sequence[str], documents: Sequence[int], terms: str, o
 
 
 def count_shard(
-    buckets: Sequence[str], documents: Sequence[str], spans: Sequence[str], terms: str, level: int, out: str
+    buckets: Sequence[str], documents: Sequence[str], spans: Sequence[str], terms: str, levels: int, out: str
 ) -> int:
-    """Write the counts of "title + text" of every chunk of a level of a shard.
+    """Write the counts of "title + text" of every level-1 chunk of a shard.
+
+    Of chunks of coarser levels, which are made of these, what weighs terms is written: in how many each occurs.
 
     Args:
         buckets: Files that `count_bucket` wrote.
         documents: Parquet files of the documents of each bucket.
         spans: Parquet files of their level-1 spans.
         terms: File that `write_terms` wrote for the shard.
-        level: The level.
+        levels: How many there are.
         out: `.safetensors` file to write.
 
     Returns:
-        Number of chunks.
+        Number of level-1 chunks.
     """
     number = {term: i for i, term in enumerate(TermTable(Path(terms)))}
     parts = []
+    frequencies = {level: np.zeros(len(number), np.int64) for level in range(2, levels + 1)}
+    totals = {level: np.zeros(2, np.int64) for level in frequencies}
     for bucket, texts, cuts in zip(buckets, documents, spans, strict=True):
         layout = bucket_layout(Path(texts), Path(cuts))
         assembled = assemble([Path(bucket)], [layout])
-        counts = level_counts(assembled["chunks"], assembled["titles"], layout, level).tocsr()
-        columns = np.array([number[term] for term in assembled["terms"]], np.int32)[counts.indices]
+        numbers = np.array([number[term] for term in assembled["terms"]], np.int32)
+        for level, times in frequencies.items():
+            matrix = level_counts(assembled["chunks"], assembled["titles"], layout, level)
+            times[numbers] += np.diff(matrix.indptr)
+            totals[level] += matrix.shape[0], matrix.sum(dtype=np.int64)
+        counts = level_counts(assembled["chunks"], assembled["titles"], layout, 1).tocsr()
         # Hundreds of millions of them are held until the shard is complete.
         data = counts.data.astype(np.min_scalar_type(int(counts.data.max(initial=0))))
-        parts.append(sparse.csr_matrix((data, columns, counts.indptr), shape=(counts.shape[0], len(number))))
+        parts.append(
+            sparse.csr_matrix((data, numbers[counts.indices], counts.indptr), shape=(counts.shape[0], len(number)))
+        )
     matrix = sparse.vstack(parts, "csr")
     parts.clear()
     matrix = matrix.tocsc()
     matrix.sort_indices()
-    save_counts(matrix, Path(out))
+    further = {f"frequencies_{level}": times for level, times in frequencies.items()}
+    further |= {f"totals_{level}": sums for level, sums in totals.items()}
+    save_counts(matrix, Path(out), further)
     return int(matrix.shape[0])
 
 
-Load = Callable[[Path, TermTable], TermCounts]
-"""`bm25.load_counts`, or `bm25.mapped_counts` for what reads few entries."""
+def save_counts(matrix: Any, path: Path, further: Mapping[str, np.ndarray] = {}) -> None:  # noqa: B006
+    """Write CSC counts in the narrowest types that hold them: most counts and many chunks are small.
 
-
-def open_counts(counts: Artefact, tokens: Artefact, load: Load = load_counts) -> list[TermCounts]:
-    """Term counts of a level of a corpus, per shard: `bm25/level_j` with the vocabularies of `tokens`."""
-    return _opened(counts, tokens, "counts", load)
-
-
-def open_titles(tokens: Artefact, load: Load = load_counts) -> list[TermCounts]:
-    """Term counts of the titles of a corpus, per shard."""
-    return _opened(tokens, tokens, "titles", load)
-
-
-def _opened(stored: Artefact, tokens: Artefact, what: str, load: Load) -> list[TermCounts]:
-    names = [name.removeprefix("terms_").partition(".")[0] for name in tokens.names("terms_")]
-    return [
-        load(stored.path(f"{what}_{name}.safetensors"), TermTable(tokens.path(f"terms_{name}.arrow"))) for name in names
-    ]
+    Args:
+        matrix: Of shape (texts, terms).
+        path: `.safetensors` file to write.
+        further: Other arrays of it.
+    """
+    arrays = {
+        "frequencies": np.diff(matrix.indptr),
+        "chunks": matrix.indices,
+        "counts": matrix.data,
+        "lengths": np.asarray(matrix.sum(axis=1, dtype=np.int64)).ravel(),
+        **further,
+    }
+    save_file(
+        {name: array.astype(np.min_scalar_type(int(array.max(initial=0)))) for name, array in arrays.items()}, path
+    )
 
 
 def total_of_terms(parts: Sequence[tuple[Sequence[str], np.ndarray]]) -> pa.Table:
@@ -196,10 +206,14 @@ def total_of_terms(parts: Sequence[tuple[Sequence[str], np.ndarray]]) -> pa.Tabl
     return summed.rename_columns(["term", "total"]).sort_by([("total", "descending"), ("term", "ascending")])
 
 
-def frequencies_and_lengths(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Chunks that contain each term, and tokens of each chunk, from a file of counts; its entries are not read."""
+def frequencies_and_totals(path: Path, level: int) -> tuple[np.ndarray, int, int]:
+    """Read in how many chunks of a level each term is, how many there are, and their tokens, from a file of counts."""
     with safe_open(path, "np") as stored:
-        return tuple(stored.get_tensor(name).astype(np.int64) for name in ("frequencies", "lengths"))
+        if level > 1:
+            chunks, tokens = stored.get_tensor(f"totals_{level}").tolist()
+            return stored.get_tensor(f"frequencies_{level}").astype(np.int64), chunks, tokens
+        lengths = stored.get_tensor("lengths")
+        return stored.get_tensor("frequencies").astype(np.int64), len(lengths), int(lengths.sum(dtype=np.int64))
 
 
 def largest(table: pa.Table, column: str, rows: int) -> list[dict[str, Any]]:

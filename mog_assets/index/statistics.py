@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from mog_assets.index.bm25 import Statistics
 from mog_assets.index.term_tables import TermTable, Together, write_table
 
 # Numbers of texts and tokens, by corpus and kind of text; and frequent words, by corpus and language.
@@ -19,23 +19,43 @@ Counted = tuple[Sequence[str], np.ndarray, int, int]
 """Of the texts of one kind: terms; in how many texts each occurs, shape (terms,); number of texts; their tokens."""
 
 
+@dataclass(frozen=True)
+class Statistics:
+    """BM25 statistics of a collection: number of chunks, their mean length, document frequency by term."""
+
+    chunks: int
+    mean_length: float
+    frequencies: Mapping[str, int]
+
+    def frequencies_of(self, terms: Sequence[str]) -> np.ndarray:
+        """In how many chunks each term occurs, float64 of shape (terms,): at least in one, as somebody asks."""
+        values_of = getattr(self.frequencies, "values_of", None)
+        frequencies = values_of(terms) if values_of else [self.frequencies.get(term, 0) for term in terms]
+        return np.maximum(np.asarray(frequencies, np.float64), 1)
+
+    def most_frequent(self, count: int) -> tuple[list[str], np.ndarray]:
+        """The terms that occur in most chunks, at most `count`, and in how many each does; of equal ones the first."""
+        most = getattr(self.frequencies, "most_frequent", None)
+        if most:
+            terms, counts = most(count)
+            return terms, counts
+        order = sorted(self.frequencies, key=lambda term: (-self.frequencies[term], term))[:count]
+        return order, np.array([self.frequencies[term] for term in order], np.int64)
+
+
 def file_of(corpus: str) -> str:
     """The file with the document frequencies of a corpus."""
     return f"terms_{corpus}.arrow"
 
 
-def summed(parts: Iterable[tuple[Sequence[str], np.ndarray, np.ndarray]]) -> Counted:
-    """The counts of several shards together.
-
-    Args:
-        parts: Of each its terms, in how many texts each occurs, and the tokens of every text.
-    """
+def summed(parts: Iterable[Counted]) -> Counted:
+    """Add up the counts of several shards."""
     number: dict[str, int] = {}
     rows, frequencies, texts, tokens = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0, 0
-    for terms, of_part, lengths in parts:
+    for terms, of_part, texts_of_part, tokens_of_part in parts:
         rows.append(np.array([number.setdefault(term, len(number)) for term in terms], np.int64))
         frequencies.append(of_part)
-        texts, tokens = texts + len(lengths), tokens + int(lengths.sum())
+        texts, tokens = texts + texts_of_part, tokens + tokens_of_part
     counts = np.bincount(np.concatenate(rows), np.concatenate(frequencies), len(number)).astype(np.int64)
     return list(number), counts, texts, tokens
 
@@ -91,12 +111,31 @@ class StoredStatistics:
         ranked = {code: own.most_common() for code, own in counts.items()}
         return {code: ([term for term, _ in own], np.array([n for _, n in own])) for code, own in ranked.items()}
 
+    @cached_property
+    def _columns(self) -> list[list[np.ndarray]]:
+        """Of each table, the frequencies of its terms by kind."""
+        return [[table.column(kind) for kind in self.kinds] for table in self._tables]
+
+    def frequencies(self, terms: Sequence[str]) -> dict[str, np.ndarray]:
+        """By kind, in how many texts each term occurs: at least in one, as somebody asks, float64 of shape (terms,)."""
+        total = np.zeros((len(self.kinds), len(terms)))
+        for table, columns in zip(self._tables, self._columns, strict=True):
+            rows = table.rows(terms)
+            at = np.flatnonzero(rows >= 0)
+            if len(at):
+                total[:, at] += [column[rows[at]] for column in columns]
+        return dict(zip(self.kinds, np.maximum(total, 1), strict=True))
+
+    @cached_property
+    def texts(self) -> dict[str, int]:
+        """By kind, how many texts there are."""
+        return {kind: texts for kind, (texts, _) in self._totals.items()}
+
+    @cached_property
+    def mean_lengths(self) -> dict[str, float]:
+        """By kind, the mean tokens of a text."""
+        return {kind: tokens / max(texts, 1) for kind, (texts, tokens) in self._totals.items()}
+
     def of(self, kind: str) -> Statistics:
         """The statistics of the texts of one kind, such as `level_1` or `title`."""
-        texts, tokens = self._totals[kind]
-        return Statistics(texts, tokens / max(texts, 1), Together(self._tables, kind))
-
-
-def idf(texts: int, frequencies: np.ndarray) -> np.ndarray:
-    """Inverse document frequencies, Lucene's form: float64 array of the shape of `frequencies`."""
-    return np.log1p((texts - frequencies + 0.5) / (frequencies + 0.5))
+        return Statistics(self.texts[kind], self.mean_lengths[kind], Together(self._tables, kind))

@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mog_assets.build.recipe import Work
 from mog_assets.build.tools import Tools
-from mog_assets.index.shards import frequencies_and_lengths, open_titles
+from mog_assets.index.postings import open_titles
+from mog_assets.index.shards import frequencies_and_totals
 from mog_assets.index.statistics import LANGUAGES, TOTALS, Counted, file_of, summed, write_terms
 from mog_assets.index.term_tables import TermTable
 from mog_assets.index.vocabulary import TERMS
@@ -31,12 +33,13 @@ def build_statistics(work: Work) -> None:
     def count(corpus: str) -> dict[str, Counted]:
         tokens, by_kind = work.input("tokens", corpus), {}
         terms = [list(TermTable(tokens.path(name))) for name in tokens.names("terms_")]
+        stored = work.input("bm25/level_1", corpus)
         for level in work.settings.level_range:
-            stored = work.input(f"bm25/level_{level}", corpus)
-            counts = [frequencies_and_lengths(stored.path(name)) for name in stored.names("counts_")]
+            counts = [frequencies_and_totals(stored.path(name), level) for name in stored.names("counts_")]
             shards_of_it = zip(terms, counts, strict=True)
             by_kind[f"level_{level}"] = summed((own, *of_shard) for own, of_shard in shards_of_it)
-        by_kind["title"] = summed((part.terms, part.frequencies, part.lengths) for part in open_titles(tokens))
+        titles = [(part, part.lengths.sum(dtype=np.int64)) for part in open_titles(tokens)]
+        by_kind["title"] = summed((part.terms, part.frequencies, len(part.lengths), int(n)) for part, n in titles)
         return by_kind
 
     write_statistics(work, count)

@@ -12,16 +12,12 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from mog_assets.index.layouts import bucket_layout
-from mog_assets.resources.arrays import ranges, save_array
+from mog_assets.resources.arrays import save_array
 from mog_assets.resources.store import Artefact
 from mog_assets.text.chunks import Layout, chunk_text
 
-# Files of vectors that are smaller are joined in memory, up to this many bytes: a product with each costs a call.
-_BLOCK_BYTES = 64 << 20
-# Bytes of joined or pooled vectors that a table keeps; the others are made again for each product.
-_KEPT_BYTES = 1 << 30
-# Rows of a block that are unpacked at a time to be multiplied: they stay in the processor's cache.
-_UNPACKED_AT_ONCE = 1 << 10
+# Vectors that are held in memory, not mapped, up to this many bytes.
+_MEMORY_BYTES = 64 << 20
 # Level-1 vectors that are unpacked at a time to be pooled.
 _POOLED_AT_ONCE = 1 << 15
 
@@ -46,7 +42,7 @@ def pool(finest: np.ndarray, layout: Layout, level: int) -> np.ndarray:
         float16 array of shape (chunks of the level, size).
     """
     first, _ = layout.covered(np.arange(layout.count(level)), level)
-    return _unit(finest, piece_sizes(layout), first)
+    return unit_sums(finest, piece_sizes(layout), first)
 
 
 def piece_sizes(layout: Layout) -> np.ndarray:
@@ -78,7 +74,7 @@ def _sums(finest: np.ndarray, sizes: np.ndarray, first: np.ndarray) -> Iterator[
         begin = end
 
 
-def _unit(finest: np.ndarray, sizes: np.ndarray, first: np.ndarray) -> np.ndarray:
+def unit_sums(finest: np.ndarray, sizes: np.ndarray, first: np.ndarray) -> np.ndarray:
     """The sums of `_sums` scaled to length 1: float16 array of shape (sums, size)."""
     pooled, begin = np.empty((len(first), finest.shape[1]), np.float16), 0
     for sums, lengths in _sums(finest, sizes, first):
@@ -88,7 +84,7 @@ def _unit(finest: np.ndarray, sizes: np.ndarray, first: np.ndarray) -> np.ndarra
 
 
 def pool_bucket(documents: str, spans: str, finer: str, level: int, out: str) -> int:
-    """Write what divides the weighted sums of one bucket, see `Pooling.lengths`; the vectors are made when needed.
+    """Write what divides the weighted sums of one bucket, for vectors that are made when needed.
 
     Args:
         documents: Parquet file of the documents.
@@ -162,164 +158,53 @@ def vector_buckets(read: Callable[[str], Artefact], level: int) -> list[VectorBu
     ]
 
 
-@dataclass(frozen=True)
-class Pooling:
-    """How products with the vectors of a level follow from those with level 1: both are weighted sums, see `pool`.
-
-    Attributes:
-        first: First piece of each chunk of the level.
-        sizes: Characters of every piece, float32.
-        lengths: What `pool` divides the sum of each chunk by, float32.
-    """
-
-    first: np.ndarray
-    sizes: np.ndarray
-    lengths: np.ndarray
-
-    @classmethod
-    def of(cls, layout: Layout, level: int, lengths: Sequence[Path]) -> Pooling:
-        """That of a level.
-
-        Args:
-            layout: Of all chunks.
-            level: The level.
-            lengths: Files of `pool_bucket`, in order.
-        """
-        first, _ = layout.covered(np.arange(layout.count(level)), level)
-        sums = np.concatenate([np.zeros(0, np.float32), *(np.load(path) for path in lengths)])
-        return cls(first, piece_sizes(layout), sums)
-
-    def within(self, chunks: np.ndarray, first: np.ndarray, pieces: np.ndarray) -> Pooling:
-        """That of some chunks, whose pieces are numbered anew.
-
-        Args:
-            chunks: Numbers of the chunks, ascending.
-            first: First piece of each, among `pieces`.
-            pieces: Their pieces, ascending.
-        """
-        return Pooling(first, self.sizes[pieces], self.lengths[chunks])
-
-    def pooled(self, products: np.ndarray) -> np.ndarray:
-        """Products with the chunks of the level, from those with all pieces: of shape (n, chunks)."""
-        if not len(self.first):
-            return products
-        return np.add.reduceat(products * self.sizes, self.first, axis=1) / self.lengths
-
-
 class VectorTable:
-    """Vectors of one level, mapped from the files of its buckets, or pooled from those of level 1 when needed.
+    """Vectors of level 1, mapped from the files of their buckets, or in memory if they are few.
 
     Args:
-        paths: `.npy` files of the buckets, in order; of level 1 if they are pooled.
-        unpacked: Keep `blocks` in float32, in memory, if they fit: twice the bytes, and a product with one question
-            takes 6 ms instead of 10 for 50,000 vectors (benchmarks/serving.py), with 32 questions no more than 13.
-        layout: Of all chunks in these files; None if the files hold the vectors themselves.
-        level: The level to pool.
+        paths: `.npy` files of the buckets, in order.
 
     Attributes:
-        parts: The array of each file.
+        counts: Vectors of each file.
     """
 
-    def __init__(
-        self, paths: Sequence[Path], unpacked: bool = False, layout: Layout | None = None, level: int = 1
-    ) -> None:
+    def __init__(self, paths: Sequence[Path]) -> None:
         # Copied on write, which never happens: torch warns of read-only arrays.
-        self.parts = [np.asarray(np.load(path, mmap_mode="c")) for path in paths]
-        self.unpacked = unpacked and 2 * sum(part.nbytes for part in self.parts) <= _KEPT_BYTES
-        self._begins = np.concatenate([[0], np.cumsum([len(p) for p in self.parts])]).astype(np.int64)
-        self._first: np.ndarray | None = None
-        if layout is not None:
-            self._first, _ = layout.covered(np.arange(layout.count(level)), level)
-            self._sizes = piece_sizes(layout)
-        # A file ends where a document ends, so no chunk is of two files.
-        self._offsets = self._begins if self._first is None else np.searchsorted(self._first, self._begins)
-        self._kept: dict[int, np.ndarray] = {}
+        self._parts = [np.asarray(np.load(path, mmap_mode="c")) for path in paths]
+        self.counts = [len(part) for part in self._parts]
 
     def __len__(self) -> int:
-        return int(self._offsets[-1])
+        return sum(self.counts)
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        # Rows of a memory-mapped array are slow to create.
-        return chain.from_iterable(np.asarray(self._part(number)) for number in range(len(self.parts)))
+        return chain.from_iterable(self._parts)
 
     @property
     def size(self) -> int:
         """Entries of a vector."""
-        return int(self.parts[0].shape[1])
-
-    def _part(self, number: int) -> np.ndarray:
-        """The vectors of a file."""
-        if self._first is None:
-            return self.parts[number]
-        pieces = slice(self._begins[number], self._begins[number + 1])
-        first = self._first[self._offsets[number] : self._offsets[number + 1]]
-        return _unit(self.parts[number], self._sizes[pieces], first - pieces.start)
+        return int(self._parts[0].shape[1])
 
     @cached_property
-    def _joined(self) -> list[list[int]]:
-        """The files of each block: files are joined unless they are large."""
-        sizes = np.diff(self._offsets) * self.size * 2
-        joined: list[list[int]] = [[]]
-        for number, size in enumerate(sizes.tolist()):
-            if joined[-1] and sum(sizes[joined[-1]]) + size > _BLOCK_BYTES:
-                joined.append([])
-            joined[-1].append(number)
-        return joined
-
-    @property
-    def blocks(self) -> Iterator[np.ndarray]:
-        """The vectors in few arrays; those that are not in a file as they are stay in memory, up to a limit."""
-        size = sum(block.nbytes for block in self._kept.values())
-        for number, files in enumerate(self._joined):
-            block = self._kept.get(number)
-            if block is None:
-                parts = [self._part(file) for file in files]
-                block = np.concatenate(parts) if len(parts) > 1 else parts[0]
-                mapped = self._first is None and len(parts) == 1
-                if self.unpacked:
-                    block, mapped = block.astype(np.float32), False
-                if self.unpacked or (not mapped and size + block.nbytes <= _KEPT_BYTES):
-                    self._kept[number] = block
-                    size += block.nbytes
-            yield block
-
-    def products(self, vectors: np.ndarray) -> np.ndarray:
-        """Dot products of all vectors with some others.
-
-        Args:
-            vectors: Shape (n, size).
-
-        Returns:
-            float32 array of shape (n, vectors of the table).
-        """
-        products_of_all = np.empty((len(vectors), len(self)), np.float32)
-        for first, products in self.product_blocks(vectors):
-            products_of_all[:, first : first + products.shape[1]] = products
-        return products_of_all
-
-    def product_blocks(self, vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """As `products`, a block of vectors at a time: the first vector of each, and the products with them."""
-        first, queries = 0, np.asarray(vectors, np.float32)
-        for block in self.blocks:
-            if len(block):
-                yield first, _multiplied(queries, block)
-            first += len(block)
-
-    @property
-    def widest(self) -> int:
-        """Vectors of the largest block."""
-        return int(max(np.diff(self._offsets)[files].sum() for files in self._joined))
+    def _blocks(self) -> tuple[list[np.ndarray], np.ndarray]:
+        """The vectors in few arrays, and the first of each: a question reads some of most files."""
+        small = sum(part.nbytes for part in self._parts) <= _MEMORY_BYTES
+        blocks = [np.concatenate(self._parts)] if small and len(self._parts) > 1 else self._parts
+        return blocks, np.concatenate([[0], np.cumsum([len(block) for block in blocks])]).astype(np.int64)
 
     def rows(self, rows: np.ndarray) -> np.ndarray:
         """The vectors of these chunks, float16 of shape (len(rows), size)."""
-        part = np.searchsorted(self._offsets, rows, side="right") - 1
+        blocks, offsets = self._blocks
+        if len(blocks) == 1:
+            return blocks[0][rows]
+        part = np.searchsorted(offsets, rows, side="right") - 1
         # Most ask for them in order: then those of a file stand together.
         order = None if (part[1:] >= part[:-1]).all() else np.argsort(part, kind="stable")
         sorted_rows, part = (rows, part) if order is None else (rows[order], part[order])
         result = np.empty((len(rows), self.size), np.float16)
         starts = np.flatnonzero(np.diff(part, prepend=-1))
         for first, last in pairwise([*starts.tolist(), len(rows)]):
-            vectors = self._rows(int(part[first]), sorted_rows[first:last])
+            number = int(part[first])
+            vectors = blocks[number][sorted_rows[first:last] - offsets[number]]
             result[slice(first, last) if order is None else order[first:last]] = vectors
         return result
 
@@ -327,26 +212,16 @@ class VectorTable:
         """As `rows`, float32."""
         return as_float32(self.rows(rows), np.empty((len(rows), self.size), np.float32))
 
-    def _rows(self, number: int, rows: np.ndarray) -> np.ndarray:
-        """The vectors of some chunks of one file."""
-        if self._first is None:
-            return self.parts[number][rows - self._offsets[number]]
-        first = self._first[rows]
-        ends = np.append(self._first, self._begins[-1])[rows + 1]
-        pieces, starts = ranges(first, ends), np.cumsum(ends - first) - (ends - first)
-        return _unit(self.parts[number][pieces - self._begins[number]], self._sizes[pieces], starts)
-
-
-def _multiplied(vectors: np.ndarray, block: np.ndarray) -> np.ndarray:
-    """Products of float32 vectors with a block: float32 array of shape (vectors, rows of the block)."""
-    if block.dtype == np.float32 or len(block) <= _UNPACKED_AT_ONCE:
-        return np.matmul(vectors, block.astype(np.float32, copy=False).T)
-    products = np.empty((len(vectors), len(block)), np.float32)
-    rows = np.empty((_UNPACKED_AT_ONCE, block.shape[1]), np.float32)
-    for first in range(0, len(block), _UNPACKED_AT_ONCE):
-        part = block[first : first + _UNPACKED_AT_ONCE]
-        np.matmul(vectors, as_float32(part, rows[: len(part)]).T, out=products[:, first : first + len(part)])
-    return products
+    def float_runs(self, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+        """The vectors of runs of chunks, each of one document, float32: read as they lie, not one by one."""
+        blocks, offsets = self._blocks
+        result = np.empty((int((last - first).sum()), self.size), np.float32)
+        part = np.searchsorted(offsets, first, side="right") - 1
+        begins, at = first - offsets[part], 0
+        for number, begin, count in zip(part.tolist(), begins.tolist(), (last - first).tolist(), strict=True):
+            as_float32(blocks[number][begin : begin + count], result[at : at + count])
+            at += count
+        return result
 
 
 def as_float32(vectors: np.ndarray, to: np.ndarray) -> np.ndarray:

@@ -21,13 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from mog_assets.registry import EXPERTS
 from mog_assets.search.candidates import Candidates
 from mog_assets.search.exact import lifted
-from mog_assets.search.experts import kind, of_texts
 
 # A vocabulary with this share of the frequent terms of texts knows their language, one with less than `_FOREIGN` does
 # not. Of the embedded encoder: English .59 to .77, French .34, German .23, Chinese and Japanese below .02.
@@ -38,6 +38,24 @@ _PIECES = 32
 # documents are named, questions about one document would lose.
 _FAINT, _CLEAR = 1.5, 4.0
 _RELATIONS = ("mention", "pagerank")
+
+
+def kind(name: str) -> str:
+    """The kind of an expert by its name: `bm25` of `bm25-1`."""
+    return name.partition("-")[0]
+
+
+def of_texts(experts: Sequence[str]) -> np.ndarray:
+    """Which experts are a retriever at a level, bool of shape (experts,)."""
+    return np.array([kind(name) in ("bm25", "dense") for name in experts], bool)
+
+
+@lru_cache
+def _described(experts: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Kinds of experts, which are of texts, and the levels of these: arrays of shapes (experts,) and (texts,)."""
+    texts = of_texts(experts)
+    levels = np.array([int(name.rpartition("-")[2]) for name in np.asarray(experts)[texts]])
+    return np.array([kind(name) for name in experts]), texts, levels
 
 
 @dataclass(frozen=True)
@@ -71,9 +89,8 @@ class Blend:
             candidates: Of the questions.
             experts: Names of the experts, by column of the scores; those of other kinds weigh what they say themselves.
         """
-        kinds = np.array([kind(name) for name in experts])
-        texts = of_texts(experts)
-        weights = np.zeros(candidates.floors.shape)
+        kinds, texts, levels = _described(tuple(experts))
+        weights = np.zeros(candidates.shape)
         for name in _RELATIONS:
             clear = (candidates.confidence[:, kinds == name] - _FAINT) / (_CLEAR - _FAINT)
             weights[:, kinds == name] = getattr(self, name) * np.clip(clear, 0, 1)
@@ -83,7 +100,6 @@ class Blend:
         # An expert that tells no candidates apart has no confidence at all.
         sure = np.maximum(candidates.confidence[:, texts], 1e-9) ** self.confidence
         sure /= np.maximum(sure.mean(axis=1, keepdims=True), 1e-9)
-        levels = np.array([int(name.rpartition("-")[2]) for name in np.asarray(experts)[texts]])
         short = np.clip(np.log2(_PIECES / np.maximum(candidates.typical_pieces, 1)), -1, 1)
         steps = (self.slope * short[:, None] + self.tilt) * (levels - levels.mean())
         retriever = np.where(kinds[texts] == "dense", self._vectors(candidates)[:, None], 1.0)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from mog_assets.build.demand import Needs
 from mog_assets.config import Settings
 from mog_assets.search import models, trainers
 from mog_assets.search.blend import Blend, Reranked
 from mog_assets.search.controls import gold_passages, random_passages
-from mog_assets.search.levels import level_passages
 from mog_assets.search.methods import AUTO, GROUPS, METHODS, RETRIEVERS, Kind, Method, needs, parse
-from mog_assets.search.ranked_passages import DEPTH, Passages
-from mog_assets.search.rankings import RANKINGS, RERANKED, Ranking, models_of, ranked_by, rereads, trained_by_default
+from mog_assets.search.ranked_passages import Passages
+from mog_assets.search.rankings import (
+    RANKINGS,
+    RERANKED,
+    Ranking,
+    models_of,
+    ranked_by,
+    rereads,
+    searched,
+    trained_by_default,
+)
 from mog_assets.search.retrieval import Groups, Retrieval
 
 
@@ -33,23 +39,17 @@ def _resolved(retrieval: Retrieval, method: Method, groups: Groups | None) -> Pa
     return chosen.of.rank(retrieval, chosen, groups)
 
 
-def searched(method: Method, settings: Settings) -> Needs:
-    """What a retriever searches."""
-    per_corpus, shared = ["documents", "chunks/level_1", "tokens"], []
-    if method.retriever in ("bm25", "hybrid"):
-        per_corpus += [f"bm25/level_{level}" for level in settings.level_range]
-        shared.append("statistics")
-    if method.retriever in ("dense", "hybrid"):
-        per_corpus += [f"embeddings/level_{level}" for level in settings.level_range]
-        per_corpus += ["neighbours"] if settings.ranking.candidates != "exhaustive" else []
-    return Needs(tuple(per_corpus), tuple(shared))
-
-
 def _fixed(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
     """The best chunks of a level."""
     assert method.retriever is not None and method.level is not None
-    hits = retrieval.searcher(method.retriever, groups).search(method.level, DEPTH)
-    return level_passages(retrieval.corpora.layout, hits, np.full(len(hits.chunk), method.level))
+    return retrieval.best_chunks(method.retriever, method.level, groups)
+
+
+def _searched(method: Method, settings: Settings) -> Needs:
+    """What a retriever searches: BM25 words alone."""
+    if method.retriever == "bm25":
+        return Needs(("documents", "chunks/level_1", "tokens", "bm25/level_1"), ("statistics",))
+    return searched(settings)
 
 
 def levels(settings: Settings) -> range:
@@ -112,7 +112,7 @@ METHODS.register(
     ),
 )
 METHODS.register(
-    "fixed", Kind(_fixed, searched, "one level of a retriever", ("#0072B2", "o"), levels, retrievers=RETRIEVERS)
+    "fixed", Kind(_fixed, _searched, "one level of a retriever", ("#0072B2", "o"), levels, retrievers=RETRIEVERS)
 )
 METHODS.register(
     "gold",

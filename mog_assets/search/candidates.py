@@ -1,7 +1,8 @@
-"""Candidates of questions: pieces with their exact score by every expert; `candidate_search` says which are chosen."""
+"""Candidates of questions: pieces with their exact score by every expert; `search` says which are chosen."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -28,8 +29,6 @@ class Candidates:
             `exact.WHOLE`; 0 if it has none.
         title: int8 array of shape (n,): words of the title of its document if these are two or more and the question
             has them all, else 0.
-        floors: float32 array of shape (questions, experts): what a text must score to be among the best of an expert
-            that give candidates; 0 if fewer score above 0, and of experts that give none.
         vocabulary: float32 array of shape (questions,): share of the frequent terms of the texts that the encoder's
             vocabulary has as they are, see `vocabulary.known_shares`.
     """
@@ -41,18 +40,27 @@ class Candidates:
     place: np.ndarray
     rare: np.ndarray
     title: np.ndarray
-    floors: np.ndarray
     vocabulary: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """Number of questions."""
+        return len(self.vocabulary)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of questions and of experts."""
+        return self.count, self.scores.shape[1]
 
     @cached_property
     def offsets(self) -> np.ndarray:
         """First row of each question, and the number of rows: int64 of shape (questions + 1,)."""
-        return np.searchsorted(self.question, np.arange(len(self.floors) + 1))
+        return np.searchsorted(self.question, np.arange(self.count + 1))
 
     @cached_property
     def normalised(self) -> np.ndarray:
         """Scores divided by the best of the question by the same expert, float32 of shape (n, experts)."""
-        most = np.zeros((len(self.floors), self.scores.shape[1]), np.float32)
+        most = np.zeros(self.shape, np.float32)
         filled = np.flatnonzero(np.diff(self.offsets))
         most[filled] = np.maximum.reduceat(self.scores, self.offsets[filled]) if len(filled) else 0
         return np.maximum(self.scores, 0) / np.maximum(most[self.question], 1e-9)
@@ -66,7 +74,7 @@ class Candidates:
     @cached_property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Score of each question's worst candidate by every expert, and how much greater that of the best is."""
-        least, most = np.zeros(self.floors.shape, np.float32), np.zeros(self.floors.shape, np.float32)
+        least, most = np.zeros(self.shape, np.float32), np.zeros(self.shape, np.float32)
         filled = np.flatnonzero(np.diff(self.offsets))
         if len(filled):
             least[filled] = np.minimum.reduceat(self.scores, self.offsets[filled])
@@ -84,7 +92,7 @@ class Candidates:
 
     @cached_property
     def confidence(self) -> np.ndarray:
-        """How sure each expert is of its best candidate, 0 or more: float64 of the shape of `floors`.
+        """How sure each expert is of its best candidate, 0 or more: float64 of shape (questions, experts).
 
         How many standard deviations the best lies above the mean, times one minus the normalised entropy of the
         softmax over the candidates; 0 where all candidates have the same score.
@@ -99,7 +107,7 @@ class Candidates:
     def certainty(self) -> np.ndarray:
         """One minus the normalised entropy of the softmax over each question's candidates by every expert.
 
-        float64 of the shape of `floors`: 1 where one candidate has all, 0 where all have the same score.
+        float64 of shape (questions, experts): 1 where one candidate has all, 0 where all have the same score.
         """
         relative, counts = self.relative.astype(np.float64), np.maximum(np.diff(self.offsets), 1)[:, None]
         powers, total = self.powers
@@ -131,7 +139,7 @@ class Candidates:
 
     def _summed(self, values: np.ndarray) -> np.ndarray:
         """Sums of the rows of each question, float64 of shape (questions, columns)."""
-        total = np.zeros((len(self.floors), values.shape[1]))
+        total = np.zeros((self.count, values.shape[1]))
         filled = np.flatnonzero(np.diff(self.offsets))
         if len(filled):
             total[filled] = np.add.reduceat(values, self.offsets[filled])
@@ -145,8 +153,28 @@ class Candidates:
         return Candidates(**kept, **{name: getattr(self, name)[questions] for name in OF_QUESTIONS})
 
 
+def concatenated(parts: Sequence[Candidates]) -> Candidates:
+    """Put the candidates of questions after those of others."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in (*COLUMNS, *OF_QUESTIONS)}
+    firsts = np.cumsum([0, *(part.count for part in parts)])
+    columns["question"] = np.concatenate([part.question + first for part, first in zip(parts, firsts, strict=False)])
+    return Candidates(**columns)
+
+
+def no_candidates(experts: int) -> Candidates:
+    """Return the candidates of no questions."""
+    none, few = np.zeros(0, np.int64), np.zeros(0, np.int8)
+    scores, beside, place = np.zeros((0, experts)), np.zeros((0, 2, 2)), np.zeros((0, 4), np.int32)
+    vocabulary = np.zeros(0, np.float32)
+    return Candidates(none, none, scores.astype(np.float32), beside.astype(np.float32), place, few, few, vocabulary)
+
+
+# How many texts of levels 1, 2, … give candidates; every further level as the last.
+DEPTHS = (40, 24, 16, 10, 8)
 # Fields with a row for each question, and those with a row for each candidate.
-OF_QUESTIONS = ("floors", "vocabulary")
+OF_QUESTIONS = ("vocabulary",)
 COLUMNS = tuple(field.name for field in fields(Candidates) if field.name not in OF_QUESTIONS)
 
 

@@ -19,17 +19,16 @@ What this costs and gains was measured on eleven collections (benchmarks/README.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mog_assets.index.bm25 import Statistics
-from mog_assets.index.postings import Words
-from mog_assets.resources.arrays import pairs, places, unpaired
-from mog_assets.search.candidates import Candidates
-from mog_assets.search.definitions import MENTIONED
+from mog_assets.index.postings import Matches
+from mog_assets.resources.arrays import greatest_of, pairs, places, unpaired
+from mog_assets.search.candidates import DEPTHS, Candidates, looked_up
+from mog_assets.search.definitions import HEADED, MENTIONED, Definitions
 from mog_assets.search.relevance import ordered
+from mog_assets.search.scoring import Scoring
 from mog_assets.text.terms import is_word
 
 # A word is rare that so many level-1 chunks have, or fewer; in a question of more than `SHORT` terms also no more than
@@ -40,68 +39,86 @@ RARE, SHORT, SHARE = 2, 4, 1 / 500
 WHOLE, SOLE, OTHER = MENTIONED, MENTIONED + 1, MENTIONED + 2
 # Where so few candidates have any word of the question, these come first.
 FEW = 12
+# Pieces that are read to find the definition of a name.
+_READ = 200
 # At most so many other pieces with a rare word are raised, each behind so many without, the first behind one less.
 MOST, STEP = 8, 3
 
 
-def rare_words(terms: Sequence[str], statistics: Statistics) -> dict[str, int]:
-    """The rare words of a question, each with its value of `Candidates.rare`.
-
-    Args:
-        terms: Of the question.
-        statistics: Those that weigh the words of level 1.
-    """
-    words = [term for term in dict.fromkeys(terms) if is_word(term)]
-    times = statistics.frequencies_of(words).astype(int).tolist()
-    short = len(terms) <= SHORT
-    limit = RARE if short else min(RARE, SHARE * statistics.chunks)
-    rare = {word: frequency for word, frequency in zip(words, times, strict=True) if frequency <= limit}
-    return {word: SOLE if short and frequency == 1 else OTHER for word, frequency in rare.items()}
-
-
 @dataclass(frozen=True)
 class Typed:
-    """What of questions stands exactly in few texts.
+    """What of a question stands exactly in few texts.
 
     Attributes:
-        index: Of level 1 of all corpora.
-        titles: Of the titles of all documents.
-        sizes: Different words of each title, int64 of shape (documents,).
-        statistics: See `rare_words`.
-        terms: Of every question.
-        whole: Of every question the pieces that have it, or what it quotes, as it stands, and the value of each.
+        pieces: Those with a rare word, or with what the question is or quotes as it stands, ascending.
+        values: Of `Candidates.rare`, for each.
+        documents: Those with a title of two words or more that the question has all of, ascending.
+        words: How many words each title has.
     """
 
-    index: Words
-    titles: Words
-    sizes: np.ndarray
-    statistics: Statistics
-    terms: Sequence[Sequence[str]]
-    whole: Sequence[tuple[np.ndarray, np.ndarray]]
+    pieces: np.ndarray
+    values: np.ndarray
+    documents: np.ndarray
+    words: np.ndarray
 
-    def named(self, question: int) -> tuple[np.ndarray, np.ndarray]:
-        """Documents with a title of two words or more that a question has all of, ascending, and how many words."""
-        parts = [self.titles.chunks_of(term) for term in set(self.terms[question])]
-        shared = np.bincount(np.concatenate([np.zeros(0, np.int64), *parts]), minlength=len(self.sizes))
-        documents = np.flatnonzero((shared > 1) & (shared == self.sizes))
-        return documents, shared[documents]
+    def among(self, allowed: np.ndarray | None) -> np.ndarray:
+        """Those of the pieces that may be found."""
+        return self.pieces if allowed is None else self.pieces[allowed[self.pieces]]
 
-    def pieces(self, rows: slice) -> tuple[np.ndarray, np.ndarray]:
-        """The pieces with rare words of some questions, which are numbered from 0.
+    def values_of(self, pieces: np.ndarray) -> np.ndarray:
+        """`Candidates.rare` of pieces."""
+        return looked_up(pieces, self.pieces, self.values)
 
-        Returns:
-            `arrays.pairs` of question and piece, ascending; and the least of `Candidates.rare` by its words: int8.
-        """
-        keys, values = [np.zeros(0, np.int64)], [np.zeros(0, np.int8)]
-        for number, (terms, whole) in enumerate(zip(self.terms[rows], self.whole[rows], strict=True)):
-            rare = rare_words(terms, self.statistics).items()
-            for chunks, value in [whole, *((self.index.chunks_of(word), value) for word, value in rare)]:
-                keys.append(pairs(np.full(len(chunks), number), chunks.astype(np.int64)))
-                values.append(np.broadcast_to(np.asarray(value, np.int8), len(chunks)))
-        joined, least = np.concatenate(keys), np.concatenate(values)
-        order = np.lexsort((least, joined))
-        distinct, first = np.unique(joined[order], return_index=True)
-        return distinct, least[order][first]
+    def title_words(self, documents: np.ndarray) -> np.ndarray:
+        """`Candidates.title` of pieces of these documents."""
+        return looked_up(documents, self.documents, self.words)
+
+
+def find_typed(scoring: Scoring) -> Typed:
+    """Find what of a question stands exactly in few texts."""
+    whole, rank = _whole(scoring)
+    pieces, values = [whole], [rank]
+    for place, value in rare_words(scoring.words):
+        pieces.append(scoring.words.texts_of(place))
+        values.append(np.full(len(pieces[-1]), value, np.int8))
+    every, least = np.concatenate(pieces), np.concatenate(values)
+    order = np.lexsort((least, every))
+    distinct, first = np.unique(every[order], return_index=True)
+    documents, shared = np.unique(scoring.titles.text, return_counts=True)
+    named = (shared > 1) & (shared == scoring.titles.of.sizes[documents])
+    words = np.minimum(shared[named], np.iinfo(np.int8).max).astype(np.int8)
+    return Typed(distinct, least[order][first], documents[named], words)
+
+
+def rare_words(words: Matches) -> list[tuple[int, int]]:
+    """Return the places of the rare words of a question, each with its value of `Candidates.rare`."""
+    short = len(words.order) <= SHORT
+    limit = RARE if short else min(RARE, SHARE * words.of.count)
+    times = enumerate(zip(words.terms, words.frequencies.tolist(), strict=True))
+    rare = [(place, frequency) for place, (term, frequency) in times if 0 < frequency <= limit and is_word(term)]
+    return [(place, SOLE if short and frequency == 1 else OTHER) for place, frequency in rare]
+
+
+def _whole(scoring: Scoring) -> tuple[np.ndarray, np.ndarray]:
+    """The pieces that have a question, or what it quotes, as it stands, and how; see `definitions`."""
+    query = scoring.query
+    if not query.whole:
+        return query.quoted, np.full(len(query.quoted), MENTIONED, np.int8)
+    corpora = scoring.index.corpora
+    pieces = greatest_of(scoring.words_of_pieces, _READ)
+    scores = scoring.words_of_pieces[pieces]
+    pieces = pieces[np.lexsort((pieces, -scores))][: np.count_nonzero(scores > 0)]
+    typed, spans, offsets = Definitions(query.text), corpora.layout.spans, corpora.layout.offsets
+    texts, ranks = corpora.texts(corpora.layout.document_of[pieces].tolist()), []
+    for piece in pieces.tolist():
+        document = int(corpora.layout.document_of[piece])
+        title, text = texts[document]
+        of_name = piece == offsets[document] and typed.named(title, corpora.layout.documents[document])
+        ranks.append(HEADED if of_name else typed.rank(text, *spans[piece].tolist()))
+    values = np.array(ranks, np.int8)
+    # Of what is analysed to the same terms, other spellings are none of it, unless there is no other.
+    values[: DEPTHS[0]][values[: DEPTHS[0]] == 0] = 0 if values.any() else MENTIONED
+    return pieces[values > 0], values[values > 0]
 
 
 def latest(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
@@ -124,13 +141,13 @@ def latest(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
 
     alone = np.flatnonzero(candidates.rare == SOLE)
     of_question, _ = unpaired(np.unique(pairs(question[alone], document[alone])))
-    documents = np.bincount(of_question, minlength=len(candidates.floors))
-    matching = np.bincount(question, words > 0, len(candidates.floors))
+    documents = np.bincount(of_question, minlength=candidates.count)
+    matching = np.bincount(question, words > 0, candidates.count)
     few = (words > 0) & (matching <= FEW)[question]
     first = few | ((candidates.rare == SOLE) & (documents == 1)[question] & ~(matching <= FEW)[question])
     whole = (candidates.rare > 0) & (candidates.rare <= WHOLE)
     # Nothing else comes before what stands exactly.
-    first = whole | (first & ~(np.bincount(question, whole, len(candidates.floors)) > 0)[question])
+    first = whole | (first & ~(np.bincount(question, whole, candidates.count) > 0)[question])
     rows = np.flatnonzero(first)
     # 0 is no rare word at all, which is not better than a mention.
     value = np.where(candidates.rare[rows] > 0, np.minimum(candidates.rare[rows], WHOLE), WHOLE)
@@ -145,7 +162,7 @@ def latest(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
 def _of_titles(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
     """Rows of the best pieces of documents whose title a question has, at most one of each question."""
     document = candidates.piece - candidates.place[:, 0]
-    most = np.zeros(len(candidates.floors), np.int8)
+    most = np.zeros(candidates.count, np.int8)
     np.maximum.at(most, candidates.question, candidates.title)
     rows = np.flatnonzero((candidates.title > 0) & (candidates.title == most[candidates.question]))
     of_question, _ = unpaired(np.unique(pairs(candidates.question[rows], document[rows])))
@@ -165,7 +182,7 @@ def lifted(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
         scores: Of the ranking, shape (n,).
     """
     raised, last = np.asarray(scores, np.float64).copy(), latest(candidates, scores)
-    moved = np.zeros(len(candidates.floors), bool)
+    moved = np.zeros(candidates.count, bool)
     moved[candidates.question[np.isfinite(last)]] = True
     rows = np.flatnonzero(moved[candidates.question])
     if not len(rows):

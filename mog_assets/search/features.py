@@ -126,7 +126,7 @@ def _descending(scores: np.ndarray) -> np.ndarray:
 
 def _best_and_tenth(candidates: Candidates, finest: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """The best and the tenth score of pieces of every question, each of shape (questions, finest)."""
-    shape = (len(candidates.floors), len(finest))
+    shape = (candidates.count, len(finest))
     most, tenth = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     for column, expert in enumerate(finest):
         order = np.argsort(pairs(candidates.question, _descending(candidates.scores[:, expert])))

@@ -61,9 +61,9 @@ def quoted(question: str, corpora: Corpora) -> Quoted | None:
 
 def _candidates(wanted: Sequence[str], corpora: Corpora, code: str) -> np.ndarray:
     """Documents that have all terms of the phrases in a language; all of them if the phrases have none."""
-    index, document_of = corpora.joined_bm25(1), corpora.layout.document_of
     terms = sorted({term for row in terms_of(wanted, code) for term in row})
-    having = [np.unique(document_of[index.chunks_of(term)]) for term in terms]
+    matches, document_of = corpora.words.matches(terms), corpora.layout.document_of
+    having = [np.unique(document_of[matches.texts_of(place)]) for place in range(len(terms))]
     return reduce(np.intersect1d, having) if having else np.arange(len(corpora.owners))
 
 

@@ -15,15 +15,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from scipy import sparse
 
 from mog_assets import registry
 from mog_assets.config import Settings
-from mog_assets.index.mentions.edges import Mentions
 from mog_assets.registry import Registry
 from mog_assets.resources.arrays import pairs, places, ranges, unpaired
+from mog_assets.resources.lazy import remembered
 from mog_assets.search.candidates import Candidates, looked_up
-from mog_assets.search.retrieval import Retrieval
+from mog_assets.search.index import Index, Query
 from mog_assets.text.chunks import Layout
 
 # The best candidates of a question that are read for names, and that a walk begins at.
@@ -41,25 +40,6 @@ class Edges(Protocol):
         """The edges of some pieces: row in the argument, document, and weight in (0, 1]."""
 
 
-@dataclass(frozen=True)
-class Queries:
-    """Some questions.
-
-    Attributes:
-        texts: Without options.
-        vectors: float32 of shape (questions, size).
-        terms: Of every question.
-    """
-
-    texts: Sequence[str]
-    vectors: np.ndarray
-    terms: Sequence[Sequence[str]]
-
-    def of(self, rows: slice) -> Queries:
-        """Some of them."""
-        return Queries(self.texts[rows], self.vectors[rows], self.terms[rows])
-
-
 class Relation(Protocol):
     """Scores candidates by their relations to other candidates of the question."""
 
@@ -67,7 +47,7 @@ class Relation(Protocol):
     def name(self) -> str:
         """Of the expert."""
 
-    def scores(self, candidates: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
+    def scores(self, candidates: Candidates, value: np.ndarray, queries: Sequence[Query]) -> np.ndarray:
         """The score of every candidate, float32 of shape (n,), 0 or more.
 
         Args:
@@ -104,7 +84,7 @@ class FurtherExpert:
     """An expert that `ranking.experts` may name.
 
     Attributes:
-        make: Makes it for the questions of a retrieval.
+        make: Makes it for what questions are asked of.
         per_corpus: Assets of every corpus that it reads, besides chunks, BM25 and vectors.
         shared: Given the settings: the assets of all corpora that it reads.
         said: What `--explain` says of a passage that it raised; if empty, its place by this expert.
@@ -117,7 +97,7 @@ class FurtherExpert:
         cost: Given the settings, what reading costs.
     """
 
-    make: Callable[[Retrieval], Relation]
+    make: Callable[[Index], Relation]
     per_corpus: tuple[str, ...] = ()
     shared: Callable[[Settings], tuple[str, ...]] = lambda settings: ()
     said: str = ""
@@ -133,10 +113,9 @@ EXPERTS: Registry[FurtherExpert] = registry.EXPERTS
 
 
 def versions(settings: Settings) -> list[list[Any]]:
-    """What scores depend on: the source of candidates, and experts with versions, weights and options."""
+    """What scores depend on: experts with versions, weights and options."""
     experts = {name: EXPERTS[name] for name in settings.ranking.experts}
-    rows = [[name, its.version, its.weight, its.options(settings)] for name, its in experts.items()]
-    return [[settings.ranking.candidates], *rows]
+    return [[name, its.version, its.weight, its.options(settings)] for name, its in experts.items()]
 
 
 def costs(settings: Settings) -> dict[str, Cost]:
@@ -147,21 +126,6 @@ def costs(settings: Settings) -> dict[str, Cost]:
 def reads_mentions(names: Sequence[str]) -> bool:
     """Whether one of some experts reads what texts name."""
     return any("mentions" in EXPERTS[name].per_corpus for name in names)
-
-
-@dataclass(frozen=True)
-class Unasked:
-    """An expert that is not asked: every candidate scores 0.
-
-    Attributes:
-        name: Of the expert.
-    """
-
-    name: str
-
-    def scores(self, candidates: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
-        """See `Relation.scores`."""
-        return np.zeros(len(candidates.piece), np.float32)
 
 
 @dataclass(frozen=True)
@@ -187,7 +151,7 @@ class Mentioned:
         top = best(candidates, value, NAMING)
         row, document, weight = self.edges.of_pieces(candidates.piece[top])
         first = top[places(candidates.question[top]) == 0]
-        most = np.zeros(len(candidates.floors), np.float64)
+        most = np.zeros(candidates.count, np.float64)
         most[candidates.question[first]] = value[first]
         share = value[top] / np.maximum(most[candidates.question[top]], 1e-9)
         keys = pairs(candidates.question[top][row], document)
@@ -196,7 +160,7 @@ class Mentioned:
         np.maximum.at(strength, where, np.maximum(share[row], 0) * weight)
         return distinct, strength
 
-    def scores(self, candidates: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
+    def scores(self, candidates: Candidates, value: np.ndarray, queries: Sequence[Query]) -> np.ndarray:
         """See `Relation.scores`."""
         keys, strength = self.named(candidates, value)
         wanted = pairs(candidates.question, self.layout.document_of[candidates.piece])
@@ -224,7 +188,7 @@ class PageRank:
     layout: Layout
     name: str = "pagerank"
 
-    def scores(self, candidates: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
+    def scores(self, candidates: Candidates, value: np.ndarray, queries: Sequence[Query]) -> np.ndarray:
         """See `Relation.scores`."""
         # The nodes are the documents of each question; those of different questions are not linked.
         document_keys = pairs(candidates.question, self.layout.document_of[candidates.piece])
@@ -239,67 +203,39 @@ class PageRank:
         keys = pairs(candidates.question[source], document[edge])
         target = np.minimum(np.searchsorted(nodes, keys), max(len(nodes) - 1, 0))
         linked = nodes[target] == keys if len(nodes) else np.zeros(0, bool)
-        links = sparse.csr_matrix(
-            (weight[edge][linked].astype(np.float64), (target[linked], node_of[source[linked]])),
-            (len(nodes), len(nodes)),
-        )
-        leaving = np.asarray(links.sum(axis=0)).ravel()
-        links = links @ sparse.diags(1 / np.maximum(leaving, 1e-12))
+        to, of, weight = target[linked], node_of[source[linked]], weight[edge][linked].astype(np.float64)
+        leaving = np.bincount(of, weight, len(nodes))
+        weight /= np.maximum(leaving, 1e-12)[of]
         top = best(candidates, value, SEEDS)
         seeds = np.bincount(node_of[top], np.maximum(value[top], 0) ** 2, len(nodes))
         question, _ = unpaired(nodes)
-        start = seeds / np.maximum(np.bincount(question, seeds, len(candidates.floors)), 1e-12)[question]
+        start = seeds / np.maximum(np.bincount(question, seeds, candidates.count), 1e-12)[question]
         mass, stays = start.copy(), leaving <= 0
         for _ in range(STEPS):
-            moved = links @ mass
+            moved = np.bincount(to, weight * mass[of], len(nodes))
             # Where a text names nothing, the walk begins again.
-            lost = np.bincount(question, np.where(stays, mass, 0), len(candidates.floors))
+            lost = np.bincount(question, np.where(stays, mass, 0), candidates.count)
             mass = (1 - RESTART) * (moved + lost[question] * start) + RESTART * start
         # What arrives by a link: that a walk begins at a document is known already.
-        return (links @ mass)[node_of].astype(np.float32)
+        return np.bincount(to, weight * mass[of], len(nodes))[node_of].astype(np.float32)
 
 
-@dataclass(frozen=True)
-class Relations:
-    """The relations in use, for some questions; see `candidate_search.Related`.
-
-    Attributes:
-        each: The relations that give a score each.
-        queries: The questions.
-        mentions: Gives candidates; None if what texts name is not used.
-    """
-
-    each: Sequence[Relation]
-    queries: Queries
-    mentions: Mentioned | None = None
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Of the experts, in the order of their scores."""
-        return [relation.name for relation in self.each]
-
-    def more(self, candidates: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """See `candidate_search.Related.more`."""
-        if self.mentions is None:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        return self.mentions.more(candidates, value)
-
-    def scores(self, candidates: Candidates, value: np.ndarray, rows: slice) -> np.ndarray:
-        """See `candidate_search.Related.scores`."""
-        queries = self.queries.of(rows)
-        columns = [relation.scores(candidates, value, queries)[:, None] for relation in self.each]
-        return np.concatenate([np.zeros((len(candidates.question), 0), np.float32), *columns], axis=1)
+@remembered
+def mentioned_by(index: Index) -> Mentioned | None:
+    """Open what gives candidates that others name; None if no expert reads what texts name."""
+    return Mentioned(index.mentions, index.corpora.layout) if reads_mentions(index.settings.ranking.experts) else None
 
 
-def mentions(retrieval: Retrieval) -> Mentions:
-    """What the documents of the corpora name."""
-    return Mentions.open(retrieval.corpora)
+@remembered
+def relations_of(index: Index) -> dict[str, Relation]:
+    """Open the experts that `ranking.experts` names."""
+    return {name: EXPERTS[name].make(index) for name in index.settings.ranking.experts}
 
 
 EXPERTS.register(
     "mention",
     FurtherExpert(
-        lambda retrieval: Mentioned(retrieval.shared(mentions), retrieval.corpora.layout),
+        lambda index: Mentioned(index.mentions, index.corpora.layout),
         ("mentions",),
         lambda settings: ("names",),
         "named by one of the best texts",
@@ -308,7 +244,7 @@ EXPERTS.register(
 EXPERTS.register(
     "pagerank",
     FurtherExpert(
-        lambda retrieval: PageRank(retrieval.shared(mentions), retrieval.corpora.layout),
+        lambda index: PageRank(index.mentions, index.corpora.layout),
         ("mentions",),
         lambda settings: ("names",),
         "what the best texts name leads to it",

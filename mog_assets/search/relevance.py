@@ -13,6 +13,8 @@ from mog_assets.search.candidates import Candidates
 from mog_assets.search.ranked_passages import CONTEXTS
 from mog_assets.text.chunks import Layout
 
+# Of reciprocal rank fusion.
+_CONSTANT = 100
 # Grades of relevance: 0, and shares of evidence up to 1/4, 1/2, 3/4 and 1.
 GRADES = 4
 
@@ -117,23 +119,33 @@ def ordered(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
     return np.lexsort((-scores, candidates.question))
 
 
-def fixed_order(candidates: Candidates, chunk: np.ndarray, scores: Sequence[np.ndarray]) -> np.ndarray:
-    """Rows of candidates in the order of one level: chunk by chunk, and pieces of a chunk in reading order.
+def chunk_scores(candidates: Candidates, chunk: np.ndarray, scores: Sequence[np.ndarray]) -> np.ndarray:
+    """Score the chunk of each candidate by one retriever, or by two, fused by reciprocal ranks (Xiong et al. 2024).
 
     Args:
         candidates: The candidates.
         chunk: The chunk of each.
-        scores: Of that chunk by one retriever, or by two that are fused by reciprocal ranks, each of shape (n,).
+        scores: Of that chunk by each retriever, of shape (n,).
     """
     if len(scores) == 1:
-        return np.lexsort((candidates.piece, chunk, -scores[0].astype(np.float64), candidates.question))
-    from mog_assets.search.fusion import CONSTANT
-
+        return scores[0]
     gains = np.zeros(len(chunk))
     for of_retriever in scores:
         order = np.lexsort((candidates.piece, chunk, -of_retriever, candidates.question))
         new = np.concatenate([[True], np.diff(chunk[order]) != 0]) | (places(candidates.question[order]) == 0)
         count = np.cumsum(new)
         rank = count - count[candidates.offsets[candidates.question[order]]]
-        gains[order] += np.where(of_retriever[order] > 0, 1 / (CONSTANT + 1 + rank), 0)
-    return np.lexsort((candidates.piece, chunk, -gains, candidates.question))
+        gains[order] += np.where(of_retriever[order] > 0, 1 / (_CONSTANT + 1 + rank), 0)
+    return gains
+
+
+def fixed_order(candidates: Candidates, chunk: np.ndarray, scores: Sequence[np.ndarray]) -> np.ndarray:
+    """Rows of candidates in the order of one level: chunk by chunk, and pieces of a chunk in reading order.
+
+    Args:
+        candidates: The candidates.
+        chunk: The chunk of each.
+        scores: See `chunk_scores`.
+    """
+    of_chunk = chunk_scores(candidates, chunk, scores).astype(np.float64)
+    return np.lexsort((candidates.piece, chunk, -of_chunk, candidates.question))

@@ -1,43 +1,42 @@
-"""Questions with the corpora that they are asked of: everything that wants passages begins with `Retrieval.open`.
+"""Questions with what they are asked of: everything that wants passages begins with `Retrieval.open`.
 
-How passages are ranked is registered, see `search.methods.METHODS`; here is what all methods share.
+How passages are ranked is registered, see `search.methods.METHODS`; `search.search` finds what rankings order.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 
 from mog_assets.build.tools import Tools
 from mog_assets.config import RetrieverName
 from mog_assets.config.budget import Budget
-from mog_assets.index.corpora import Corpora, Encode, Read
-from mog_assets.index.vector_stores import CandidateStore
+from mog_assets.index.corpora import Corpora, Read
+from mog_assets.index.vocabulary import known_shares
 from mog_assets.questions.sets import Question
-from mog_assets.resources import tensors, tracing
+from mog_assets.registry import EXPERTS
+from mog_assets.resources import tracing
+from mog_assets.resources.arrays import places
 from mog_assets.resources.lazy import cached_property
-from mog_assets.resources.tokens import Count, counter, of_file
-from mog_assets.resources.transformer import embedded_folder
-from mog_assets.search.level_search import Bm25Searcher, DenseSearcher, HybridSearcher, Remembering, Searcher
-from mog_assets.search.methods import AUTO, LIMITS, Method, parse
+from mog_assets.search import multihop
+from mog_assets.search.candidates import Candidates, concatenated
+from mog_assets.search.explain import reasons
+from mog_assets.search.index import Index, Query
+from mog_assets.search.methods import AUTO, LIMITS, METHODS, Method
 from mog_assets.search.models import Inputs
-from mog_assets.search.nearest import exactly_nearest, linked_nearest
 from mog_assets.search.passages import GAP, Sizes, characters, fitting, joined
 from mog_assets.search.phrases import Quoted
 from mog_assets.search.ranked_passages import Passages
+from mog_assets.search.relevance import chunk_scores, ordered
+from mog_assets.search.search import search, search_all
 from mog_assets.text.questions import Analysed
 
-# The file of the asset `method`.
-CHOSEN = "method.json"
-# From so many questions on, dense search is exact.
-MANY = 8
-
-Made = TypeVar("Made")
+# Why a passage is there that a question finds only together with its best piece.
+FOLLOWED = "the question together with its best passage"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,45 +57,35 @@ class Groups:
         return np.asarray(self.questions < 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Retrieval:
-    """Questions, with the data shared by all methods, each computed once.
+    """Questions, with what is known of them, each computed once.
 
     Args:
-        corpora: The corpora of the question set.
+        index: What they are asked of.
         queries: The questions, without their options.
-        encode: Texts to vectors; called only if vectors are needed.
-        encoder: Gives the fingerprint of the encoder; called only if vectors are needed.
-        is_token: Which words the encoder has as one token, see `mog_assets.resources.encoder.Encoder.is_token`.
-        tools: The resources, for experts that need others.
-        store: Opens what is searched for candidates in place of the files, if anything is.
         allowed: Documents that passages may be of, bool of shape (documents,); None if all.
         quoted: Pieces with what the question quotes, which come first.
         question_set, measured: The questions with their evidence, and where they are of, if they are measured.
         inputs: The questions with their candidates, if these are known already.
-        until: What `auto` stands for, and why, as long as nothing was chosen.
+        given: Vectors of the questions, if these are known already.
+        within: Pieces that may be found for each question, bool of shape (questions, pieces); None if all.
     """
 
-    corpora: Corpora
-    queries: Sequence[str]
-    encode: Encode
-    encoder: Callable[[], str]
-    is_token: Callable[[Sequence[str]], np.ndarray]
-    tools: Tools | None = None
-    store: Callable[[], CandidateStore | None] = lambda: None
+    index: Index
+    queries: Sequence[str] = ()
     allowed: np.ndarray | None = None
     quoted: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     question_set: str = ""
     measured: Sequence[Question] = ()
     inputs: Inputs | None = None
-    until: tuple[Method, str] | None = None
-    _shared: dict[Any, Any] = field(default_factory=dict, repr=False)
-    _once: dict[Any, Any] = field(default_factory=dict, repr=False)
+    given: np.ndarray | None = None
+    within: np.ndarray | None = None
+    _scores: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    _limited: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def open(
-        cls, tools: Tools, read: Read, corpora: Sequence[str], queries: Sequence[str] = (), keep: bool = False
-    ) -> Retrieval:
+    def open(cls, tools: Tools, read: Read, corpora: Sequence[str], queries: Sequence[str] = ()) -> Retrieval:
         """Open the artefacts of the graph for retrieval; used by the command, by assets and by experiments.
 
         Args:
@@ -104,54 +93,44 @@ class Retrieval:
             read: Reads an asset of a corpus, or one of all corpora, from the store.
             corpora: Names of the corpora that are searched together.
             queries: The questions; `again` replaces them.
-            keep: Leave indexes open, for a few questions at a time.
 
         Raises:
             MissingArtefact: a corpus has not been materialised.
         """
-        opened = Corpora.open(read, tools.settings, corpora, keep)
-        encoder = tools.encoder
-        encode, fingerprint = encoder.encode_questions, lambda: encoder.fingerprint
-        return cls(opened, queries, encode, fingerprint, encoder.is_token, tools)
+        return cls(Index.open(tools, Corpora.open(read, tools.settings, corpora)), queries)
 
-    def again(self, queries: Sequence[str]) -> Retrieval:
-        """The same for other questions."""
-        return replace(self, queries=queries, question_set="", measured=(), inputs=None, _once={})
+    def again(self, queries: Sequence[str], given: np.ndarray | None = None) -> Retrieval:
+        """The same for other questions, with their vectors where these are known."""
+        return self._replaced(queries=queries, question_set="", measured=(), given=given)
 
     def measuring(self, question_set: str, questions: Sequence[Question], inputs: Inputs | None = None) -> Retrieval:
         """The same for questions whose evidence is known, with their candidates where these are known."""
         queries = [question.question for question in questions]
-        return replace(self, queries=queries, question_set=question_set, measured=questions, inputs=inputs, _once={})
+        return self._replaced(queries=queries, question_set=question_set, measured=questions, inputs=inputs, given=None)
 
     def among(self, allowed: np.ndarray | None) -> Retrieval:
         """The same with passages of some documents only; see `allowed`."""
-        return replace(self, allowed=allowed, inputs=None, _once={})
+        return self._replaced(allowed=allowed)
 
     def having(self, quoted: Quoted | None) -> Retrieval:
         """The same with passages of documents that have what the question quotes."""
         if quoted is None:
             return self
         allowed = quoted.documents if self.allowed is None else self.allowed & quoted.documents
-        return replace(self, allowed=allowed, quoted=quoted.pieces, inputs=None, _once={})
+        return self._replaced(allowed=allowed, quoted=quoted.pieces)
 
-    def shared(self, make: Callable[..., Made], *arguments: Any) -> Made:
-        """What `make` gives for this and the arguments, whatever the questions: made once for all questions to come."""
-        key = (make, *arguments)
-        if key not in self._shared:
-            self._shared[key] = make(self, *arguments)
-        return cast(Made, self._shared[key])
+    def _replaced(self, **changes: Any) -> Retrieval:
+        return replace(self, **{"inputs": None, "_scores": {}, "_limited": {}, **changes})
 
-    def once(self, make: Callable[..., Made], *arguments: Any) -> Made:
-        """What `make` gives for these questions and the arguments: made once."""
-        key = (make, *arguments)
-        if key not in self._once:
-            self._once[key] = make(self, *arguments)
-        return cast(Made, self._once[key])
+    @property
+    def corpora(self) -> Corpora:
+        """The corpora that are searched."""
+        return self.index.corpora
 
     @cached_property
     def vectors(self) -> np.ndarray:
         """Vectors of the questions, shape (questions, size)."""
-        return self.encode(self.queries)
+        return self.index.encode(self.queries) if self.given is None else self.given
 
     @cached_property
     def analysed(self) -> list[Analysed]:
@@ -163,10 +142,81 @@ class Retrieval:
         """Terms of the questions."""
         return [question.terms for question in self.analysed]
 
+    def _as_searched(self, vectors: Sequence[np.ndarray | None], known: Sequence[float]) -> list[Query]:
+        """The questions as they are searched for."""
+        every = [None if self.allowed is None else self.allowed[self.corpora.layout.document_of]] * len(self.queries)
+        if self.within is not None:
+            every = [mask if one is None else mask & one for mask, one in zip(self.within, every, strict=True)]
+        rows = zip(self.queries, self.analysed, vectors, known, every, strict=True)
+        return [
+            Query(text, own.terms, vector, share, own.whole, self.quoted, mask)
+            for text, own, vector, share, mask in rows
+        ]
+
+    @cached_property
+    def read(self) -> Inputs:
+        """The questions with their candidates, scored by all experts."""
+        return self.inputs if self.inputs is not None else self._searched(True)
+
+    @cached_property
+    def unread(self) -> Inputs:
+        """The same where no text was read together with the question: such experts score 0."""
+        reading = any(EXPERTS[name].reads for name in self.corpora.settings.ranking.experts)
+        return self._searched(False) if reading and self.inputs is None else self.read
+
+    @cached_property
+    def queries_searched(self) -> list[Query]:
+        """The questions as they are searched for, by words and by vectors."""
+        index = self.index
+        known = known_shares(self.queries, self.corpora.analysis, *index.vocabulary, index.is_token)
+        return self._as_searched(list(np.asarray(self.vectors, np.float32)), known.tolist())
+
+    def _searched(self, reads: bool) -> Inputs:
+        with tracing.span("search", questions=len(self.queries)):
+            queries = self.queries_searched
+            words = np.array([len(query.terms) for query in queries], np.int64)
+            candidates = search_all(self.index, queries, reads)
+            return Inputs(candidates, np.asarray(self.vectors, np.float32), words, [0, self.index.levels])
+
+    @cached_property
+    def by_words(self) -> Candidates:
+        """The candidates by words alone."""
+        queries = self._as_searched([None] * len(self.queries), [0.0] * len(self.queries))
+        return concatenated([search(self.index, query) for query in queries])
+
+    def candidates_for(self, kind: str) -> Inputs:
+        """The questions with their candidates, as a ranking needs them."""
+        return self.read if METHODS[kind].ranking.reads else self.unread
+
+    def model(self, kind: str) -> Any:
+        """The model of a ranking: trained, or the rule of one without training.
+
+        Raises:
+            MogError: it is damaged, or was trained for another encoder or other experts.
+        """
+        models = self.index.models
+        if kind not in models:
+            models[kind] = METHODS[kind].ranking.open(self.index)
+        return models[kind]
+
+    def scores(self, kind: str) -> np.ndarray:
+        """Score of every candidate by a ranking; by `multihop`, what it has for the question alone."""
+        if kind not in self._scores:
+            self._scores[kind] = self.model(kind).scores(self.candidates_for(kind))
+        return self._scores[kind]
+
+    def shares(self, kind: str) -> np.ndarray | None:
+        """Share of each expert in the weight of all, float of shape (questions, experts); None if it weighs none."""
+        model = self.model(kind)
+        if not hasattr(model, "weights"):
+            return None
+        weights = model.weights(self.candidates_for(kind))
+        return np.asarray(weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9))
+
     @property
     def chosen(self) -> tuple[Method, str]:
         """The method that `auto` stands for, and why, as one sentence."""
-        return self.until or self.shared(_chosen)
+        return self.index.chosen
 
     def resolved(self, method: Method) -> Method:
         """The method, or the chosen one for `auto`."""
@@ -182,7 +232,7 @@ class Retrieval:
         method = self.resolved(method)
         ranked = method.of.rank(self, method, None)
         if method.limit:
-            of_group, dropped = self.once(_of_group, method), self.fell_back(method, k)
+            of_group, dropped = self._of_group(method), self.fell_back(method, k)
             ranked = of_group.at(~dropped[of_group.question]).joined(ranked.at(dropped[ranked.question]))
         # Neighbours of a sentence may be of any document.
         return ranked if self.allowed is None else ranked.at(self.allowed[ranked.document])
@@ -193,9 +243,23 @@ class Retrieval:
         They are of no group, or fewer than k passages are of theirs.
         """
         method = self.resolved(method)
-        of_group, count = self.once(_of_group, method), np.zeros(len(self.queries), np.int64)
+        of_group, count = self._of_group(method), np.zeros(len(self.queries), np.int64)
         np.maximum.at(count, of_group.question, of_group.rank + 1)
-        return np.asarray(self.once(groups_of, method.limit).none | (count < k))
+        return np.asarray(self.groups(method.limit).none | (count < k))
+
+    def groups(self, limit: str) -> Groups:
+        """Limits each question to some chunks: see `methods.LIMITS`."""
+        if limit not in self._limited:
+            self._limited[limit] = LIMITS[limit].groups(self)
+        groups: Groups = self._limited[limit]
+        return groups
+
+    def _of_group(self, method: Method) -> Passages:
+        """Passages of each question's group alone."""
+        if method not in self._limited:
+            self._limited[method] = method.of.rank(self, method, self.groups(method.limit))
+        passages: Passages = self._limited[method]
+        return passages
 
     def grouped(self, method: Method, k: int) -> list[dict[str, Any]]:
         """Tell the group of every question, and whether its passages are of all groups; nothing without a limit.
@@ -254,77 +318,99 @@ class Retrieval:
         method = self.resolved(method)
         return method.of.reasons(self, method, passages)
 
-    def searcher(self, retriever: RetrieverName, groups: Groups | None = None) -> Searcher:
-        """Search of levels by a retriever; the same hits are found once.
+    def best_pieces(self, kind: str) -> Passages:
+        """The best pieces for every question by a ranking, one passage each."""
+        question, piece, scores = self._by_score(kind)
+        if METHODS[kind].ranking.again:
+            again = self._following(question, piece)._by_score(kind)
+            question, piece, scores = multihop.merged((question, piece), again[:2])
+        return self._of_pieces(question, piece, scores)
+
+    def best_chunks(self, retriever: RetrieverName, level: int, groups: Groups | None = None) -> Passages:
+        """The best chunks of a level for every question, of those that candidates are of.
 
         Args:
-            retriever: BM25, vectors, or both.
+            retriever: What scores them: BM25, vectors, or both, fused by reciprocal ranks.
+            level: The level.
             groups: Limits each question to some chunks.
         """
-        return self.once(_remembering, retriever, groups)
+        layout, retrieval = self.corpora.layout, self
+        if groups is not None:
+            owner = np.concatenate(groups.chunks(level))[layout.containing(np.arange(layout.count(1)), level)]
+            within = (owner == groups.questions[:, None]) & ~groups.none[:, None]
+            retrieval = self._replaced(within=within)
+        # Words need no vectors, which are made last.
+        words = retriever == "bm25" and self.inputs is None
+        candidates = retrieval.by_words if words else retrieval.unread.candidates
+        by_words, by_vectors = level - 1, self.index.levels + level - 1
+        columns = {"bm25": [by_words], "dense": [by_vectors], "hybrid": [by_words, by_vectors]}[retriever]
+        chunk = layout.containing(candidates.piece, level)
+        scores = chunk_scores(candidates, chunk, [candidates.scores[:, column] for column in columns])
+        order = np.lexsort((chunk, -scores, candidates.question))
+        order = order[scores[order] > 0]
+        question, chunk = candidates.question[order], chunk[order]
+        first = np.flatnonzero(np.concatenate([[True], (np.diff(chunk) != 0) | (np.diff(question) != 0)])[: len(order)])
+        question, spans = question[first], layout.chunk_spans(chunk[first], level)
+        levels = np.full(len(first), level)
+        return Passages(question, places(question), *spans, levels, scores[order[first]].astype(np.float64))
 
-    def _searcher(self, retriever: RetrieverName, groups: Groups | None) -> Searcher:
-        if retriever == "hybrid":
-            return HybridSearcher([self.searcher("bm25", groups), self.searcher("dense", groups)])
-        corpora, limited = self.corpora, self.within(groups)
-        if retriever == "bm25":
-            questions, chunks = (limited.questions, limited.chunks) if limited else (None, None)
-            return Bm25Searcher(self.terms, corpora.bm25, corpora.starts, questions, chunks)
-        return DenseSearcher(self.vectors, partial(self._exactly, limited), corpora.starts)
+    def passages_after(self, question: np.ndarray, piece: np.ndarray, budget: Budget) -> Passages:
+        """Passages once some pieces were read: these, in turn with what the questions find together with the best.
 
-    def _exactly(
-        self, groups: Groups | None, vectors: np.ndarray, level: int, k: int
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        limits = () if groups is None else (groups.questions, groups.chunks(level))
-        if level == 1 and len(vectors) < MANY and self.corpora.indexed:
-            return linked_nearest(self.corpora, vectors, k, *limits)
-        return exactly_nearest(self.corpora, vectors, level, k, *limits)
+        Args:
+            question: Positions of the questions of what was read, by question, best first.
+            piece: What was read.
+            budget: Most of it.
+        """
+        again = self._following(question, piece)._by_score("multihop")
+        merged = multihop.merged((question, piece), again[:2], 1)
+        return joined(self._of_pieces(*merged), self.corpora.layout, budget.amount, sizes=self.sizes(budget))
 
-    def within(self, groups: Groups | None) -> Groups | None:
-        """Groups without the chunks of documents that are not allowed."""
-        if self.allowed is None:
-            return groups
-        if groups is None:
-            return Groups(np.zeros(len(self.queries), np.int64), partial(self._allowed_chunks, None))
-        return Groups(groups.questions, partial(self._allowed_chunks, groups))
+    def reasons_of(self, kind: str, passages: Passages) -> list[str]:
+        """What raised the score of the best piece of each passage of a ranking most."""
+        candidates, scores, rows = self.candidates_for(kind).candidates, self.scores(kind), []
+        first, last = self.corpora.layout.pieces(passages.document, passages.start, passages.end)
+        for question, begin, end in zip(passages.question.tolist(), first.tolist(), last.tolist(), strict=True):
+            start, stop = candidates.offsets[question : question + 2]
+            low, high = start + np.searchsorted(candidates.piece[start:stop], [begin, end])
+            # `multihop` also returns what the question alone does not find.
+            rows.append(low + int(np.argmax(scores[low:high])) if low < high else -1)
+        names, positions = self.index.experts, np.array(rows, np.int64)
+        best = [names[0], names[self.index.levels]]
+        scored = positions[positions >= 0]
+        why = iter(reasons(self.model(kind), self.candidates_for(kind), scores, scored, names, best))
+        return [next(why) if row >= 0 else FOLLOWED for row in rows]
 
-    def _allowed_chunks(self, groups: Groups | None, level: int) -> list[np.ndarray]:
-        layouts = self.corpora.layouts
-        chunks = groups.chunks(level) if groups else [np.zeros(layout.count(level), np.int64) for layout in layouts]
-        return limited(layouts, level, chunks, self.allowed)
+    def _of_pieces(self, question: np.ndarray, piece: np.ndarray, scores: np.ndarray) -> Passages:
+        """Pieces as passages, one each."""
+        layout = self.corpora.layout
+        spans, level = layout.spans[piece], np.ones(len(piece), np.int64)
+        return Passages(question, places(question), layout.document_of[piece], spans[:, 0], spans[:, 1], level, scores)
 
+    def _by_score(self, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Question, piece and score by question, best first."""
+        candidates, scores = self.candidates_for(kind).candidates, np.asarray(self.scores(kind), np.float64)
+        order = ordered(candidates, scores)
+        return candidates.question[order], candidates.piece[order], scores[order]
 
-def limited(
-    layouts: Sequence[Any], level: int, groups: Sequence[np.ndarray], allowed: np.ndarray | None
-) -> list[np.ndarray]:
-    """Groups of chunks per corpus, −1 for those of documents that are not allowed.
+    def _following(self, question: np.ndarray, piece: np.ndarray) -> Retrieval:
+        """The same for questions together with their best pieces; nothing is encoded for that.
 
-    Args:
-        layouts: Of the corpora.
-        level: Of the chunks.
-        groups: Of every chunk, per corpus.
-        allowed: See `Retrieval.allowed`.
-    """
-    if allowed is None:
-        return list(groups)
-    parts, first = [], 0
-    for layout, group in zip(layouts, groups, strict=True):
-        pieces, _ = layout.covered(np.arange(layout.count(level)), level)
-        parts.append(np.where(allowed[first + layout.document_of[pieces]], group, -1))
-        first += len(layout.documents)
-    return parts
-
-
-def _remembering(retrieval: Retrieval, retriever: RetrieverName, groups: Groups | None) -> Searcher:
-    return Remembering(retrieval._searcher(retriever, groups))
-
-
-def _counter(retrieval: Retrieval) -> Count:
-    settings = retrieval.corpora.settings
-    if settings.llm.tokenizer is None and settings.answering.reader != "openai":
-        # Rules have none; the other readers read the tokens of the embedded encoder.
-        return of_file(embedded_folder("answering.reader") / "tokenizer.json", "answering.reader")
-    return counter(settings.llm.tokenizer, settings.llm.model)
+        Args:
+            question: Positions of the questions of some pieces, by question, best first.
+            piece: The pieces.
+        """
+        layout, first = self.corpora.layout, np.flatnonzero(places(question) == 0)
+        best = np.zeros((len(self.queries), self.vectors.shape[1]), np.float32)
+        best[question[first]] = self.corpora.vectors.rows(piece[first])
+        documents = layout.document_of[piece[first]].tolist()
+        texts, queries = self.corpora.texts(documents), list(self.queries)
+        for number, document, (start, end) in zip(
+            question[first].tolist(), documents, layout.spans[piece[first]].tolist(), strict=True
+        ):
+            title, text = texts[document]
+            queries[number] = f"{queries[number]} {title} {text[start:end]}"
+        return self.again(queries, multihop.following(self.vectors, best))
 
 
 def _token_sizes(
@@ -337,20 +423,4 @@ def _token_sizes(
         while last < len(text) and text[last].isspace():
             last += 1
         spans.append(text[first:last] if joined else f"{GAP}{title}: {text[first:last]}")
-    return np.array(retrieval.shared(_counter)(spans), np.int64)
-
-
-def groups_of(retrieval: Retrieval, limit: str) -> Groups:
-    """Limits each question to some chunks: `retrieval.once(groups_of, limit)`."""
-    groups: Groups = LIMITS[limit].groups(retrieval)
-    return groups
-
-
-def _of_group(retrieval: Retrieval, method: Method) -> Passages:
-    """Passages of each question's group alone."""
-    return method.of.rank(retrieval, method, retrieval.once(groups_of, method.limit))
-
-
-def _chosen(retrieval: Retrieval) -> tuple[Method, str]:
-    stored = json.loads(tensors.read(retrieval.corpora.read("method", None), CHOSEN, "method"))
-    return parse(stored["method"], retrieval.corpora.settings), stored["why"]
+    return np.array(retrieval.index.count_tokens(spans), np.int64)

@@ -44,7 +44,7 @@ def train(
     """
     from scipy.optimize import minimize
 
-    question, questions = candidates.question, len(candidates.floors)
+    question, questions = candidates.question, candidates.count
     total = np.bincount(question, covered, questions)
     if not total.any():
         return Blend()

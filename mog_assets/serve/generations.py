@@ -15,20 +15,20 @@ import numpy as np
 
 from mog_assets.build.demand import demand, places, places_of
 from mog_assets.build.tools import Tools
+from mog_assets.index.corpora import Corpora
 from mog_assets.index.vector_stores import open_candidates
 from mog_assets.resources import tracing
 from mog_assets.resources.errors import MissingArtefact, MogError
 from mog_assets.resources.set_files import TOUCH, newest
 from mog_assets.resources.sets import ArtefactSet, open_set
 from mog_assets.resources.store import label
+from mog_assets.search.index import Index
 from mog_assets.search.methods import by_words
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.where import Fields
 from mog_assets.serve import reading
 
 _log = logging.getLogger(__name__)
-# What is opened again when artefacts of all corpora alone have changed; the rest stays.
-_BY_PATH = ("buckets", "tables")
 # Seconds until artefacts that could not be opened are tried again.
 _PAUSE = 30.0
 
@@ -77,6 +77,7 @@ class Generations:
         self._required, self._others = places(tools.settings, names)
         self.words, self._refresh = places_of(names, demand(tools.settings).words), refresh
         self._alone, self._ended = RLock(), Event()
+        tools.encoder.light = not keep
         self._current = self._opened() if keep else None
         self._follower: Thread | None = None
         if keep:
@@ -108,8 +109,8 @@ class Generations:
             raise MogError("the project is closed: open it again with `mog_assets.open`")
         yield self.current
 
-    def _opened(self, before: Generation | None = None) -> Generation:
-        """The last complete artefacts, ready for questions; `before` is what answers meanwhile."""
+    def _opened(self) -> Generation:
+        """The last complete artefacts, ready for questions."""
         store, required, others = self._tools.store, self._required, self._others
         seen = newest(store.home)
         try:
@@ -123,29 +124,21 @@ class Generations:
             if self._keep:
                 self.trouble = f"words alone are searched until the first run is done ({error})"
         with tracing.span("open", version=artefacts.version):
-            now = self._generation(artefacts, seen, before)
+            now = self._generation(artefacts, seen)
             if self._keep:
                 if required is self.words:
                     why = "the first run has not made the rest of what is searched yet"
                     until = (by_words(self._tools.settings), why)
-                    now = replace(now, retrieval=replace(now.retrieval, until=until))
+                    index = replace(now.retrieval.index, until=until)
+                    now = replace(now, retrieval=Retrieval(index))
                 self._warm(now)
         return now
 
-    def _generation(self, artefacts: ArtefactSet, seen: Path | None, before: Generation | None) -> Generation:
-        retrieval = Retrieval.open(self._tools, artefacts.read, self.names, keep=self._keep)
-        if before is not None and before.artefacts.of_corpora() == artefacts.of_corpora():
-            tables = before.retrieval.corpora.kept
-            if tables is not None and retrieval.corpora.kept is not None:
-                # Questions that run now may still add to it; `dict` copies it in one step.
-                kept = {key: value for key, value in dict(tables).items() if key not in _BY_PATH}
-                retrieval.corpora.kept.update(kept)
-        retrieval = replace(
-            retrieval,
-            encode=partial(self._encode, artefacts),
-            store=cache(lambda: open_candidates(self._tools, retrieval.corpora)),
-        )
-        return Generation(artefacts, seen, retrieval, Fields(retrieval.corpora))
+    def _generation(self, artefacts: ArtefactSet, seen: Path | None) -> Generation:
+        index = Index.open(self._tools, Corpora.open(artefacts.read, self._tools.settings, self.names))
+        store = cache(partial(open_candidates, self._tools, index.corpora))
+        index = replace(index, encode=partial(self._encode, artefacts), store=store)
+        return Generation(artefacts, seen, Retrieval(index), Fields(index.corpora))
 
     def _encode(self, artefacts: ArtefactSet, texts: Sequence[str]) -> np.ndarray:
         """Vectors of questions, which are not stored; they must be of the encoder that those of chunks are of.
@@ -183,7 +176,7 @@ class Generations:
             if not (new or lost):
                 continue
             try:
-                current = self._opened(current)
+                current = self._opened()
             # Whatever is wrong with new artefacts, the old ones answer.
             except Exception as error:
                 trouble = f"{type(error).__name__}: {error}"
@@ -195,5 +188,5 @@ class Generations:
                 continue
             with self._alone:
                 self._current = current
-            if current.retrieval.until is None:
+            if current.retrieval.index.until is None:
                 self.trouble = ""

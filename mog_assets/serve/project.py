@@ -37,7 +37,6 @@ from mog_assets.search.methods import (
 )
 from mog_assets.search.phrases import phrases, quoted
 from mog_assets.search.retrieval import Retrieval
-from mog_assets.search.sources import source_name
 from mog_assets.search.where import Where
 from mog_assets.serve import reading
 from mog_assets.serve.authorizer import ALL, EVERYTHING, Principal, Sight, opened_authorizer
@@ -339,7 +338,6 @@ class Project:
                     retrieval.analysed[row].taken if sight.whole and how.retriever != "dense" else {},
                     weights[row],
                     groups[row] if sight.whole else {},
-                    source_name(retrieval.corpora) if how.ranking else "",
                 )
                 for row, (question, passages) in enumerate(
                     zip(questions, reading.passages(retrieval, ranked, len(questions), why, sight), strict=True)

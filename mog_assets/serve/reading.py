@@ -26,9 +26,11 @@ from mog_assets.serve.results import CorpusInfo, Likeliest, Passage, Span
 from mog_assets.text.languages import name_of
 
 
-def rows(opened: Corpora, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Title, text, metadata and marks of documents."""
-    fields = opened.rows(positions, ("title", "text", "metadata", "marks"))
+def rows(
+    opened: Corpora, positions: Sequence[int], columns: Sequence[str] = ("title", "text", "metadata", "marks")
+) -> dict[int, dict[str, Any]]:
+    """Title, text, metadata and marks of documents, or the last two alone."""
+    fields = opened.rows(positions, columns)
     for row in fields.values():
         row["metadata"] = json.loads(row["metadata"])
         row["marks"] = tuple(Mark(**mark) for mark in row.get("marks") or ())
@@ -130,7 +132,7 @@ def likeliest(retrieval: Retrieval, read: Sequence[Passage], span: Mapping[str, 
 def with_documents(retrieval: Retrieval, passages: Sequence[roles.Passage], sight: Sight = EVERYTHING) -> list[Passage]:
     """Passages for callers, without scores."""
     opened = retrieval.corpora
-    documents = rows(opened, [opened.position[p.corpus, p.doc] for p in passages])
+    documents = rows(opened, [opened.position[p.corpus, p.doc] for p in passages], ("metadata", "marks"))
     result = []
     for passage in passages:
         row = documents[opened.position[passage.corpus, passage.doc]]

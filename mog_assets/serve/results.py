@@ -89,8 +89,6 @@ class Retrieved:
             retriever and level in the weight of all, if the ranking weighs them (`mix` does not).
         details: What limits the question, by the name of a group, which is also a key of `to_json`: its number, label
             and probability, and whether passages of all groups were used instead; empty if the method has no limit.
-        candidates: `exhaustive` if a ranking chose among all texts, `indexed` if among those of the documents with the
-            best pieces; empty for other methods.
     """
 
     question: str
@@ -102,11 +100,10 @@ class Retrieved:
     taken: dict[str, str] = field(default_factory=dict)
     weights: dict[str, float] | None = None
     details: dict[str, Any] = field(default_factory=dict)
-    candidates: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        names = ("question", "method", "because", "nothing", "version", "taken", "candidates")
+        names = ("question", "method", "because", "nothing", "version", "taken")
         content = {name: getattr(self, name) for name in names}
         passages = [passage.to_json() for passage in self.passages]
         groups = {limit.group: self.details.get(limit.group) for limit in LIMITS.values()}

@@ -118,7 +118,6 @@ def test_the_page_of_assets_names_every_asset_and_no_other():
     settings = config.load(ROOT / "mog.yaml")
     variants = [
         {"chunker": {"name": "learned"}},
-        {"ranking": {"candidates": "indexed"}},
         {"generation": {"documents": 1}},
         {},
     ]

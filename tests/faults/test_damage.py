@@ -31,7 +31,7 @@ CASES = [
     (damage.broken_link_instead, "tokens", "terms"),
     pytest.param(damage.folder_instead, "documents", "manifest", marks=pytest.mark.full),
     (damage.edited, "embeddings/level_2", "manifest"),
-    pytest.param(damage.outside, "bm25/level_2", "manifest", marks=pytest.mark.full),
+    pytest.param(damage.outside, "neighbours", "manifest", marks=pytest.mark.full),
     (damage.file_instead, "bm25/level_1", "folder"),
     pytest.param(damage.folder_instead, "chunks/level_2", "lock", marks=pytest.mark.full),
     (damage.delete, "runs", "shown"),

@@ -21,6 +21,5 @@ def of_questions(scores, pieces=32, vocabulary=1.0):
         place,
         np.zeros(questions * n, np.int8),
         np.zeros(questions * n, np.int8),
-        np.zeros((questions, experts), np.float32),
         np.full(questions, vocabulary, np.float32),
     )

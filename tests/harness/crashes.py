@@ -82,7 +82,6 @@ def write_project(folder, corpora, **values):
         "levels": LEVELS,
         "buckets": 4,
         "finest_chars": 50,
-        "ranking": {"candidates": "indexed"},
         "encoder": {"device": "cpu"},
         "methods": ["default", "papers"] if PAPERS else ["default"],
         **QDRANT,

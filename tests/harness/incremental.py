@@ -17,6 +17,7 @@ from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
 from mog_assets.index import chunk_plots as plots
 from mog_assets.index.corpora import Corpora
+from mog_assets.index.postings import idf, saturation
 from mog_assets.resources import store
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
@@ -174,20 +175,22 @@ class Project:
         return found
 
     def scores(self):
-        """BM25 scores of a few questions, by level."""
-        corpora = Corpora.open(self.tools.store.read, self.settings, list(self.settings.corpora))
-        queries = terms_of(["Where does the otter swim?", "What eats fish in the pond?"])
-        return [
-            [array.tolist() for array in index.search(queries, 5)]
-            for level in self.settings.level_range
-            for index in corpora.bm25(level)
-        ]
+        """BM25 scores of all pieces and titles for a few questions, and what weighs their terms, by kind of text."""
+        corpora, found = Corpora.open(self.tools.store.read, self.settings, list(self.settings.corpora)), []
+        stored = corpora.statistics
+        for terms in terms_of(["Where does the otter swim?", "What eats fish in the pond?"]):
+            frequencies = stored.frequencies(terms)
+            found.append({kind: times.tolist() for kind, times in frequencies.items()})
+            for kind, postings in (("level_1", corpora.words), ("title", corpora.titles)):
+                norms = saturation(postings.lengths, stored.mean_lengths[kind], 1.5, 0.75)
+                found.append(postings.matches(terms).scores(idf(stored.texts[kind], frequencies[kind]), norms).tolist())
+        return [stored.texts, stored.mean_lengths, found]
 
     def passages(self):
         """What `fused` answers a few questions with."""
         questions = ["Where does the otter swim?", "What eats fish in the pond?", "newt"]
         tools = self.tools
-        opened = Retrieval.open(tools, tools.store.read, list(self.settings.corpora), questions, keep=True)
+        opened = Retrieval.open(tools, tools.store.read, list(self.settings.corpora), questions)
         ranked = opened.passages(parse("fused", self.settings), budget=200)
         return [getattr(ranked, field).tolist() for field in ("question", "document", "start", "end", "score")]
 
@@ -209,8 +212,7 @@ def two_corpora(folder, encoder):
     ]
     (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     sets = {"ponds": {"path": "questions.jsonl", "corpora": ["file", "folder"], "test": ["dev"]}}
-    # With all indexes that there are.
-    project = Project(folder, encoder, question_sets=sets, ranking={"candidates": "indexed"})
+    project = Project(folder, encoder, question_sets=sets)
     for corpus, texts in (("file", [HERON, NEWT]), ("folder", [OTTER, HERON + NEWT])):
         for name, text in zip("ab", texts, strict=True):
             project.put(corpus, name, text, title=title_of(text))

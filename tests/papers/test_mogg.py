@@ -14,17 +14,20 @@ from scipy import sparse
 from mog_assets.build.tools import Tools
 from mog_assets.config import settings_model
 from mog_assets.evaluate.measures import evaluate
-from mog_assets.index.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.index.corpora import Corpora
+from mog_assets.index.postings import TermCounts
+from mog_assets.papers.level_search.bm25 import Bm25Index, statistics
+from mog_assets.papers.level_search.search import searcher
+from mog_assets.papers.level_search.searchers import Hits
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import open_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 from mog_assets.papers.mix_of_granularity.mixing import candidates, emit, ranked
 from mog_assets.papers.topics.questions import topics_of
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.errors import ConfigError
-from mog_assets.search.level_search import Hits
+from mog_assets.search.index import Index
 from mog_assets.search.methods import parse
-from mog_assets.search.retrieval import Retrieval, groups_of
+from mog_assets.search.retrieval import Retrieval
 from mog_assets.serve import project as serving
 from mog_assets.text.terms import terms_of
 
@@ -67,8 +70,7 @@ def documents(tools):
 
 
 def asked(tools, corpora, *questions):
-    encoder = tools.encoder
-    return Retrieval(corpora, questions, encoder.encode, lambda: encoder.fingerprint, encoder.is_token, None)
+    return Retrieval(Index.open(tools, corpora), questions)
 
 
 # The sentence graph
@@ -117,7 +119,7 @@ def test_nodes_and_level_1_chunks_have_their_characters_in_common(around, corpor
 
 
 def test_a_neighbourhoods_vector_is_the_mean_of_the_chunks_under_its_nodes(around, corpora):
-    finest = corpora.vectors(1)
+    finest = corpora.vectors
     rows = np.array([0, 17, around.nodes.count(1) - 1])
     found = around.vectors(3, finest).rows(rows)
     indptr, indices = around.members(3)
@@ -267,7 +269,7 @@ def test_passages_are_of_the_questions_topic_or_of_all_where_it_has_too_few(samp
     assert back.any() and not back.all()
     assert back[topics == -1].all()
     # Of every passage, the topic of the chunk that it was found by.
-    of_topic = method.of.rank(retrieval, method, retrieval.once(groups_of, "topics"))
+    of_topic = method.of.rank(retrieval, method, retrieval.groups("topics"))
     for question in range(len(questions)):
         here, same = found.at(found.question == question), plain.at(plain.question == question)
         expected = same if back[question] else of_topic.at(of_topic.question == question)
@@ -281,7 +283,7 @@ def test_dense_and_bm25_search_only_chunks_of_the_topic(tools, corpora):
     topics, _ = topics_of(retrieval).assigned
     of_chunks = np.concatenate(topics_of(retrieval).chunks(2))
     for retriever in ("bm25", "dense", "hybrid"):
-        hits = retrieval.searcher(retriever, retrieval.once(groups_of, "topics")).search(2, 50)
+        hits = searcher(retrieval, retriever, retrieval.groups("topics")).search(2, 50)
         assert len(hits.chunk)
         np.testing.assert_array_equal(of_chunks[hits.chunk], topics[hits.question])
 

@@ -18,9 +18,11 @@ from shared import copy_folder
 from mog_assets.build.materialising import is_fresh, materialise
 from mog_assets.build.recipe import Recipe
 from mog_assets.build.tools import Tools
-from mog_assets.index.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.index.layouts import join_layouts
+from mog_assets.index.postings import TermCounts
 from mog_assets.index.vectors import VectorTable
+from mog_assets.papers.level_search.bm25 import Bm25Index, statistics
+from mog_assets.papers.level_search.searchers import Bm25Searcher
 from mog_assets.papers.mix_of_granularity import assets as routing_assets
 from mog_assets.papers.mix_of_granularity import checks, router
 from mog_assets.papers.mix_of_granularity import labels as soft
@@ -28,7 +30,6 @@ from mog_assets.papers.mix_of_granularity.settings import RouterSettings
 from mog_assets.papers.mix_of_granularity.validation import validation_rows
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.errors import MogError
-from mog_assets.search.level_search import Bm25Searcher
 from mog_assets.text.chunks import Layout
 from mog_assets.text.terms import terms_of
 

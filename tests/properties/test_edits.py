@@ -152,7 +152,7 @@ def state(folder):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("rounds", [12])
+@pytest.mark.parametrize("rounds", [6])
 def test_random_edits_with_killed_builds_end_as_a_build_from_nothing(mog, tmp_path, rounds):
     draw, again = random.Random(SEED), f"run again with MOG_TEST_SEED={SEED}"
     folder, rebuilt = tmp_path / "project", tmp_path / "rebuilt"

@@ -216,7 +216,7 @@ def test_a_renamed_document_is_not_encoded_again(ponds):
 
 
 def test_other_metadata_rewrites_nothing_that_follows_from_texts(ponds):
-    keys = ("chunks/level_1", "tokens", "bm25/level_2", "embeddings/level_1", "embeddings/level_2")
+    keys = ("chunks/level_1", "tokens", "bm25/level_1", "neighbours", "embeddings/level_1", "embeddings/level_2")
     before = {key: ponds.stored(key, "file").manifest.files for key in keys}
     ponds.put("file", "c", NEWT, title="Ponds", metadata={"seen": "2024"})
     recomputed = ponds.run()

@@ -150,7 +150,7 @@ def _lab(experiment: Experiment, work: Work) -> Lab:
         encode_anew=partial(tools.encoder.encode, keep=False),
         encoder=tools.encoder.fingerprint,
         other_encoder=other,
-        open_retrieval=partial(Retrieval.open, tools, work.input, keep=True),
+        open_retrieval=partial(Retrieval.open, tools, work.input),
         cached=cached,
         progress=work.progress,
         open_reader=lambda: reader(tools),

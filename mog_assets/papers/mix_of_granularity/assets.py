@@ -267,7 +267,7 @@ def recipes(settings: Settings) -> list[Recipe]:
     embedded = SOFT_LABELS.of(settings).method == "embedding"
     chunks = ("documents", "chunks/level_1")
     searched = {
-        "mog-paper": [*chunks, "tokens", *(f"bm25/level_{level}" for level in levels), "statistics"],
+        "mog-paper": [*chunks, "tokens", "bm25/level_1", "statistics"],
         "mogg-paper": [*chunks, "sentence_graph", "hop_statistics"],
     }
     vectors = {"mog-paper": [f"embeddings/level_{level}" for level in levels], "mogg-paper": ["embeddings/level_1"]}

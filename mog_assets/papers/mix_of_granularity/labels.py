@@ -13,13 +13,16 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from mog_assets.index.bm25 import TermCounts, statistics
 from mog_assets.index.corpora import Encode
+from mog_assets.index.postings import TermCounts
 from mog_assets.index.vectors import VectorTable
+from mog_assets.papers.level_search.bm25 import statistics
+from mog_assets.papers.level_search.search import counts as level_counts
+from mog_assets.papers.level_search.searchers import Searcher
+from mog_assets.papers.level_search.vectors import level_vectors
 from mog_assets.papers.mix_of_granularity.ranker import Ranker, Retrieval, hop_ranker, level_ranker, neighbourhoods
 from mog_assets.questions.sets import Question
 from mog_assets.resources.arrays import places, ranges
-from mog_assets.search.level_search import Searcher
 from mog_assets.text.chunks import Layout
 
 COLUMNS = ("question_set", "question", "kind", "split", "train", "group", "text", "label")
@@ -34,7 +37,7 @@ class Rows(Protocol):
 
 def _ranker(retrieval: Retrieval, graph: bool) -> Ranker:
     """BM25 over neighbourhoods, or over levels."""
-    return retrieval.once(hop_ranker, None) if graph else retrieval.once(level_ranker, "bm25", None)
+    return hop_ranker(retrieval, None) if graph else level_ranker(retrieval, "bm25", None)
 
 
 def similarities(
@@ -58,9 +61,9 @@ def similarities(
     granularities = range(1, ranker.chunks.count + 1)
     best, _ = best_chunks(ranker.searcher, granularities, len(questions))
     if method == "embedding":
-        finest = corpora.vectors(1)
+        finest = corpora.vectors
         tables: dict[int, Rows] = {
-            g: retrieval.shared(neighbourhoods).vectors(g, finest) if graph else corpora.vectors(g)
+            g: neighbourhoods(retrieval.corpora).vectors(g, finest) if graph else level_vectors(corpora, g)
             for g in granularities
         }
         vectors = evidence_vectors(questions, corpora.position, corpora.layout, finest)
@@ -72,7 +75,9 @@ def similarities(
     documents_of = corpora.texts(wanted.values())
     documents = {key: documents_of[position][1] for key, position in wanted.items()}
     texts = [label_text(question, documents) for question in questions]
-    counts = {g: retrieval.shared(neighbourhoods).counts(g) if graph else corpora.counts(g) for g in granularities}
+    counts = {
+        g: neighbourhoods(retrieval.corpora).counts(g) if graph else level_counts(corpora, g) for g in granularities
+    }
     measure = similarities_tfidf if method == "tfidf" else similarities_hitrate
     return measure(corpora.analysis.terms(texts), counts, best)
 

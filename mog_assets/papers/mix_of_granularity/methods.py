@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from mog_assets.build.demand import Needs
 from mog_assets.config import Settings
+from mog_assets.papers.level_search.search import searched
 from mog_assets.papers.mix_of_granularity.families import families
 from mog_assets.papers.mix_of_granularity.ranker import (
     ROUTERS,
@@ -16,7 +17,7 @@ from mog_assets.papers.mix_of_granularity.ranker import (
 )
 from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.registry import METHOD_NAMES
-from mog_assets.search.builtin_methods import levels, searched
+from mog_assets.search.builtin_methods import levels
 from mog_assets.search.methods import GROUPS, METHODS, RETRIEVERS, Kind, Method
 from mog_assets.search.ranked_passages import Passages
 from mog_assets.search.retrieval import Groups, Retrieval
@@ -32,28 +33,28 @@ def _most_hops(settings: Settings) -> int:
 
 def _fused(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
     """Equal weights; passages are of the level of the name."""
-    return retrieval.once(level_ranker, method.retriever, groups).equally(method.level or 1)
+    return level_ranker(retrieval, method.retriever, groups).equally(method.level or 1)
 
 
 def _routed(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
-    weights = retrieval.once(router_weights, method.kind)
-    return retrieval.once(level_ranker, method.retriever, groups).weighted(weights)
+    weights = router_weights(retrieval, method.kind)
+    return level_ranker(retrieval, method.retriever, groups).weighted(weights)
 
 
 def _labelled(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
-    return retrieval.once(level_ranker, method.retriever, groups).weighted(retrieval.once(label_weights))
+    return level_ranker(retrieval, method.retriever, groups).weighted(label_weights(retrieval))
 
 
 def _hop(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
-    return retrieval.once(hop_ranker, groups).of_one(method.level or 1)
+    return hop_ranker(retrieval, groups).of_one(method.level or 1)
 
 
 def _uniform(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
-    return retrieval.once(hop_ranker, groups).equally()
+    return hop_ranker(retrieval, groups).equally()
 
 
 def _hops_routed(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
-    return retrieval.once(hop_ranker, groups).weighted(retrieval.once(router_weights, method.kind))
+    return hop_ranker(retrieval, groups).weighted(router_weights(retrieval, method.kind))
 
 
 def _with(*shared: str) -> Callable[[Method, Settings], Needs]:
@@ -69,7 +70,7 @@ def _of_graph(*shared: str) -> Callable[[Method, Settings], Needs]:
 def _weights(retrieval: Retrieval, method: Method, explain: bool) -> list[dict[str, float] | None]:
     """What the router gives each granularity, by its name."""
     (family,) = (family for family in families(retrieval.corpora.settings) if family.kind == method.kind)
-    rows = retrieval.once(router_weights, method.kind)
+    rows = router_weights(retrieval, method.kind)
     return [{name: float(weight) for name, weight in zip(family.names, row, strict=True)} for row in rows]
 
 

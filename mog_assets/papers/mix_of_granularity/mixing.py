@@ -13,8 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
+from mog_assets.papers.level_search.searchers import Hits
 from mog_assets.resources.arrays import first_of_each, pairs, unpaired
-from mog_assets.search.level_search import Hits
 
 
 class Granularities(Protocol):

@@ -14,6 +14,10 @@ from typing import Protocol
 import numpy as np
 
 from mog_assets.config import RetrieverName
+from mog_assets.index.corpora import Corpora
+from mog_assets.papers.level_search.levels import level_passages
+from mog_assets.papers.level_search.search import limited, searcher
+from mog_assets.papers.level_search.searchers import Bm25Searcher, Hits, Remembering, Searcher
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 from mog_assets.papers.mix_of_granularity.mixing import (
@@ -26,11 +30,9 @@ from mog_assets.papers.mix_of_granularity.mixing import (
 )
 from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.resources.arrays import pairs, ranges
-from mog_assets.resources.lazy import cached_property
-from mog_assets.search.level_search import Bm25Searcher, Hits, Remembering, Searcher
-from mog_assets.search.levels import level_passages
+from mog_assets.resources.lazy import cached_property, remembered
 from mog_assets.search.ranked_passages import DEPTH, Passages
-from mog_assets.search.retrieval import Groups, Retrieval, limited
+from mog_assets.search.retrieval import Groups, Retrieval
 from mog_assets.text.chunks import Layout
 
 # Key of the router of each kind of method.
@@ -129,29 +131,32 @@ class Ranker:
         return self.chunks.passages(*emit(self._candidates, order, scores, granularities, self.chunks))
 
 
-def level_ranker(retrieval: Retrieval, retriever: RetrieverName, groups: Groups | None = None) -> Ranker:
+@remembered
+def level_ranker(retrieval: Retrieval, retriever: RetrieverName | None, groups: Groups | None = None) -> Ranker:
     """The ranker of a retriever over levels."""
+    assert retriever is not None
     corpora = retrieval.corpora
     chunks = LevelChunks(corpora.layout, corpora.settings.levels, corpora.starts)
-    return Ranker(retrieval.searcher(retriever, groups), chunks, corpora.settings.k_r)
+    return Ranker(searcher(retrieval, retriever, groups), chunks, corpora.settings.k_r)
 
 
+@remembered
 def hop_ranker(retrieval: Retrieval, groups: Groups | None = None) -> Ranker:
     """The ranker of BM25 over neighbourhoods of the sentence graph."""
-    around = retrieval.shared(neighbourhoods)
+    around = neighbourhoods(retrieval.corpora)
     distinct = sorted({term for query in retrieval.terms for term in query})
     limits = groups
     if groups is None and retrieval.allowed is not None:
         limits = Groups(np.zeros(len(retrieval.queries), np.int64), lambda level: [])
     of_nodes = partial(_node_groups, retrieval, around, groups)
-    searcher = Bm25Searcher(
+    found = Bm25Searcher(
         retrieval.terms,
         lambda hop: around.bm25(hop, distinct),
         around.starts,
         None if limits is None else limits.questions,
         None if limits is None else lambda hop: of_nodes(),
     )
-    return Ranker(Remembering(searcher), around, retrieval.corpora.settings.k_r)
+    return Ranker(Remembering(found), around, retrieval.corpora.settings.k_r)
 
 
 def _node_groups(retrieval: Retrieval, around: Neighbourhoods, groups: Groups | None) -> list[np.ndarray]:
@@ -167,13 +172,15 @@ def _node_groups(retrieval: Retrieval, around: Neighbourhoods, groups: Groups | 
     return limited(around.layouts, 1, parts, retrieval.allowed)
 
 
-def neighbourhoods(retrieval: Retrieval) -> Neighbourhoods:
-    """The sentence graphs of the corpora: `retrieval.shared(neighbourhoods)`."""
-    return Neighbourhoods.open(retrieval.corpora)
+@remembered
+def neighbourhoods(corpora: Corpora) -> Neighbourhoods:
+    """Open the sentence graphs of corpora."""
+    return Neighbourhoods.open(corpora)
 
 
+@remembered
 def router_weights(retrieval: Retrieval, kind: str) -> np.ndarray:
-    """Weights that a router gives each question: `retrieval.once(router_weights, kind)`.
+    """Return the weights that a router gives each question.
 
     Args:
         retrieval: The questions.
@@ -187,10 +194,11 @@ def router_weights(retrieval: Retrieval, kind: str) -> np.ndarray:
     """
     settings = retrieval.corpora.settings
     count = settings.levels if kind == "mog-paper" else GRAPH.of(settings).hops + 1
-    opened = router.open_router(retrieval.corpora.read(ROUTERS[kind], None), retrieval.encoder(), count)
+    opened = router.open_router(retrieval.corpora.read(ROUTERS[kind], None), retrieval.index.fingerprint(), count)
     return router.predict(opened.weights, retrieval.vectors)
 
 
+@remembered
 def label_weights(retrieval: Retrieval) -> np.ndarray:
     """The soft labels of measured questions, float array of shape (questions, levels); 0 for those without."""
     # A search does not need pandas.

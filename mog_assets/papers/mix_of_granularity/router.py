@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import expit
 
 from mog_assets.papers.mix_of_granularity.settings import RouterSettings
 from mog_assets.papers.mix_of_granularity.validation import validation_rows
@@ -147,6 +146,9 @@ def predict(weights: Mapping[str, np.ndarray], vectors: np.ndarray) -> np.ndarra
     Returns:
         float32 array of shape (n, levels) in [0, 1].
     """
+    # Importing scipy takes longer than routing a question.
+    from scipy.special import expit
+
     return expit(_logits(weights, vectors))
 
 

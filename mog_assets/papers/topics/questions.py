@@ -12,6 +12,8 @@ from mog_assets.build.demand import Needs
 from mog_assets.index.corpora import Corpora
 from mog_assets.papers.topics.assign import read_topics
 from mog_assets.papers.topics.model import OUTLIER, TopicModel, open_model
+from mog_assets.resources.lazy import remembered
+from mog_assets.search.index import Index
 from mog_assets.search.methods import LIMITS, Limit
 from mog_assets.search.retrieval import Groups, Retrieval
 
@@ -45,17 +47,15 @@ class QuestionTopics:
         return [read_topics(self.corpora.read("topics/assigned", name), level) for name in self.corpora.names]
 
 
+@remembered
 def topics_of(retrieval: Retrieval) -> QuestionTopics:
     """Return the topics of the questions of a retrieval."""
-    return retrieval.once(_topics)
+    return QuestionTopics(retrieval.corpora, _model(retrieval.index), retrieval.vectors)
 
 
-def _topics(retrieval: Retrieval) -> QuestionTopics:
-    return QuestionTopics(retrieval.corpora, retrieval.shared(_model), retrieval.vectors)
-
-
-def _model(retrieval: Retrieval) -> TopicModel:
-    return open_model(retrieval.corpora.read("topics/model", None), retrieval.encoder())
+@remembered
+def _model(index: Index) -> TopicModel:
+    return open_model(index.corpora.read("topics/model", None), index.fingerprint())
 
 
 def _groups(retrieval: Retrieval) -> Groups:

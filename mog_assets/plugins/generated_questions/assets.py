@@ -34,6 +34,9 @@ from mog_assets.questions.likeness import repetitions
 from mog_assets.questions.sets import Question, write_questions
 from mog_assets.registry import RECIPES
 from mog_assets.resources.store import Artefact, digest
+from mog_assets.search.index import Index
+from mog_assets.search.methods import needs, parse
+from mog_assets.search.retrieval import Retrieval
 
 GROUP = "synthesis"
 # Files of kept questions start with `bucket`, as everywhere.
@@ -152,7 +155,8 @@ def _checked(
     with work.progress(len(texts), "questions searched") as advance:
         positions = np.array([corpora.position[corpus, c.window.document] for c, _ in passed], np.int64)
         vectors = work.tools.encoder.encode(texts) if texts else np.zeros((0, 0), np.float32)
-        back = leads_back(corpora, corpora.analysis.terms(texts), vectors, positions)
+        retrieval = Retrieval(Index.open(work.tools, corpora), texts, given=vectors)
+        back = leads_back(retrieval, positions)
         advance(len(texts))
     kept = []
     for i, (candidate, question) in enumerate(passed):
@@ -188,7 +192,8 @@ def _model(tools: Tools) -> str:
 
 def _decides(tools: Tools) -> list[Any]:
     made = _generation(tools.settings)
-    by = [_model(tools), prompts_fingerprint()]
+    # What a question leads back to is found by all experts.
+    by = [_model(tools), prompts_fingerprint(), tools.settings.ranking.experts]
     # Buckets are those of the documents, an input.
     return [made.model_dump(), tools.settings.seed, tools.settings.bm25.model_dump(), tools.encoder.identity, *by]
 
@@ -202,7 +207,7 @@ def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage; none unless questions are to be made."""
     if GENERATION.of(settings) is None:
         return []
-    indexes = [f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in settings.level_range]
+    fused = needs([parse("fused", settings)], settings)
     return [
         Recipe(
             key=KEY,
@@ -210,7 +215,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             description="Questions made from documents, each checked against its document and the indexes.",
             is_result=True,
             group=GROUP,
-            deps=("documents", "chunks/level_1", "tokens", "statistics", *indexes),
+            deps=(*fused.per_corpus, *fused.shared),
             settings=_decides,
             checks=(checks.EVERY_QUESTION_WAS_ANSWERED,),
             intact=_complete,

@@ -20,8 +20,8 @@ from mog_assets.plugins.models.reranker import Reranker as Model
 from mog_assets.plugins.models.reranker_settings import EXPERT, RERANKER, Reading
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.search.candidates import Candidates
-from mog_assets.search.relations import EXPERTS, Cost, FurtherExpert, Queries, best
-from mog_assets.search.retrieval import Retrieval
+from mog_assets.search.index import Index, Query
+from mog_assets.search.relations import EXPERTS, Cost, FurtherExpert, best
 
 # Given a question and texts, a score of each: 0 or more, more is better.
 Scores = Callable[[str, Sequence[str]], np.ndarray]
@@ -47,7 +47,7 @@ class Reranker:
     read: Callable[[Sequence[Reading]], Sequence[np.ndarray]]
     pieces: int
 
-    def scores(self, candidates: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
+    def scores(self, candidates: Candidates, value: np.ndarray, queries: Sequence[Query]) -> np.ndarray:
         """See `relations.Relation.scores`; a text is the title of the document and the piece.
 
         Raises:
@@ -64,7 +64,7 @@ class Reranker:
                 title, text = texts[document]
                 passages.append(f"{title}\n{text[start:end]}" if title else text[start:end])
             rows_of.append(top[rows])
-            readings.append(Reading(queries.texts[question], passages))
+            readings.append(Reading(queries[question].text, passages))
         scores = np.zeros(len(candidates.piece), np.float32)
         for rows, reading, answer in zip(rows_of, readings, self.read(readings), strict=True):
             given, count = np.asarray(answer, np.float32), len(reading.texts)
@@ -95,7 +95,7 @@ def reranking(
         return [read(reading.question, reading.texts) for reading in readings]
 
     return FurtherExpert(
-        lambda retrieval: Reranker(name, retrieval.corpora, each, pieces),
+        lambda index: Reranker(name, index.corpora, each, pieces),
         weight=weight,
         said=said,
         version=version,
@@ -103,12 +103,12 @@ def reranking(
     )
 
 
-def _configured(retrieval: Retrieval) -> Reranker:
-    settings = RERANKER.of(retrieval.corpora.settings)
-    model = None if retrieval.tools is None else retrieval.tools.opened(_model)
+def _configured(index: Index) -> Reranker:
+    settings = RERANKER.of(index.settings)
+    model = None if index.tools is None else index.tools.opened(_model)
     if settings is None or model is None:
         raise ConfigError("ranking.experts: expected the section `reranker`, which names its model, got none: add it")
-    return Reranker(EXPERT, retrieval.corpora, model.scores, settings.pieces)
+    return Reranker(EXPERT, index.corpora, model.scores, settings.pieces)
 
 
 def _model(tools: Tools) -> Model | None:

@@ -99,7 +99,7 @@ def lab_of(done, roles, **experiments):
         encode_anew=done.tools.encoder.encode,
         encoder=done.tools.encoder.fingerprint,
         other_encoder=None,
-        open_retrieval=functools.partial(Retrieval.open, done.tools, done.tools.store.read, keep=True),
+        open_retrieval=functools.partial(Retrieval.open, done.tools, done.tools.store.read),
         cached=lambda name, key, make: make(),
         progress=lambda total, what: contextlib.nullcontext(lambda n: None),
         open_reader=lambda: roles,

@@ -26,6 +26,7 @@ from mog_assets.papers.experiments.assets import recipes
 from mog_assets.papers.experiments.conclusions import denied, over_sets, turned
 from mog_assets.papers.experiments.lab import NothingToMeasure, Verdict, alike, greater
 from mog_assets.papers.experiments.settings import ExperimentSettings, RetrieverEncoderSettings
+from mog_assets.papers.level_search.vectors import level_vectors
 from mog_assets.papers.mix_of_granularity.experiments import granularity, label_cells, labels, retrievers
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks
 from mog_assets.registry import EXPERIMENTS, VECTOR_STORES
@@ -233,7 +234,7 @@ def test_coarser_vectors_of_another_encoder_are_those_of_the_graph(done):
     other = retrievers.OtherVectors(corpora, done.settings.experiments.encoders["minilm"], encoder.encode, lab)
     for level in (1, 3):
         vectors = np.concatenate([other.of(corpus, level) for corpus in range(3)])
-        assert (vectors == corpora.vectors(level).rows(np.arange(len(vectors)))).all()
+        assert (vectors == level_vectors(corpora, level).rows(np.arange(len(vectors)))).all()
         assert len(vectors) == LevelChunks(corpora.layout, 5, corpora.starts).layout.count(level)
 
 
@@ -312,10 +313,10 @@ def test_storage_adds_up_to_the_files_on_disk(done):
     for level in LEVELS:
         files = (folder / "embeddings" / f"level_{level}").rglob("*.npy")
         assert size[f"vectors, level {level}"] == sum(file.stat().st_size for file in files) > 0
-        files = (folder / "bm25" / f"level_{level}").rglob("counts*")
-        assert size[f"term counts, level {level}"] == sum(file.stat().st_size for file in files) > 0
         for name in VECTOR_STORES:
             assert size[f"{name.capitalize()} collection, level {level} (blocks on disk)"] > 0
+    files = (folder / "bm25" / "level_1").rglob("counts*")
+    assert size["term counts of level 1"] == sum(file.stat().st_size for file in files) > 0
     documents = [done.store.read("documents", corpus) for corpus in done.settings.corpora]
     tables = [pd.read_parquet(a.path(name)) for a in documents for name in a.names("bucket")]
     text = sum(len(value.encode()) for table in tables for key in ("title", "text") for value in table[key])

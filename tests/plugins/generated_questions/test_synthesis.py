@@ -24,7 +24,6 @@ from mog_assets.build import plan
 from mog_assets.build.materialising import is_fresh, materialise
 from mog_assets.build.tools import Tools
 from mog_assets.cli import machine_findings, main
-from mog_assets.index.corpora import Corpora
 from mog_assets.plugins.generated_questions import filters
 from mog_assets.plugins.generated_questions.candidates import Candidate, read_asked
 from mog_assets.plugins.generated_questions.leads import leads_back
@@ -35,7 +34,7 @@ from mog_assets.questions.sets import load_questions
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import ConfigError, MogError
-from mog_assets.text.terms import terms_of
+from mog_assets.search.retrieval import Retrieval
 
 pytestmark = pytest.mark.full
 
@@ -132,7 +131,7 @@ class Project:
             if recipes[key].partitioned:
                 for corpus in tools.settings.corpora:
                     materialise(recipes[key], corpus, tools, recipes)
-            elif key == "statistics":
+            elif key in ("statistics", "names"):
                 materialise(recipes[key], None, tools, recipes)
 
     def build(self):
@@ -588,19 +587,20 @@ def test_questions_that_name_the_text_are_told_from_those_about_texts():
 
 def test_a_document_must_be_found_by_every_retriever_at_some_level(indexed):
     tools = indexed.tools
-    corpora = Corpora.open(tools.store.read, tools.settings, ["wild"])
+    retrieval = Retrieval.open(tools, tools.store.read, ["wild"])
+    corpora = retrieval.corpora
     names = ["fox", "fox", "fox", "mole"]
     asked = ["What does the fox eat?", "What does the fox eat?", "xyzzy", "Which fish swims beside a dolphin?"]
     vectors = tools.encoder.encode(asked)
     positions = np.array([corpora.position["wild", name] for name in names])
     first, last = corpora.layout.level_offsets(1)[positions[0] :][:2]
     # As far as can be from all that the document says.
-    vectors[1] = -corpora.vectors(1).rows(np.arange(first, last)).astype(np.float32).mean(axis=0)
+    vectors[1] = -corpora.vectors.rows(np.arange(first, last)).astype(np.float32).mean(axis=0)
     vectors[2] = vectors[0]
-    found = leads_back(corpora, terms_of(asked), vectors, positions)
+    found = leads_back(retrieval.again(asked, vectors), positions)
     assert found["bm25"].tolist() == [True, True, False, False]
     assert found["dense"].tolist()[:3] == [True, False, True]
-    empty = leads_back(corpora, [], np.zeros((0, 384), np.float32), np.zeros(0, np.int64))
+    empty = leads_back(retrieval.again([], np.zeros((0, 384), np.float32)), np.zeros(0, np.int64))
     assert [len(column) for column in empty.values()] == [0, 0]
 
 

@@ -19,7 +19,7 @@ from mog_assets.plugins.models.reranker import Reranker
 from mog_assets.plugins.models.reranker_settings import Reading, RerankEndpointSettings, RerankerSettings
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.registry import RERANKER_FORMS
-from mog_assets.search.retrieval import CHOSEN
+from mog_assets.search.index import CHOSEN
 
 READINGS = [
     Reading("how deep is garlic planted", ["Garlic is planted deep.", "Stars are hot.", "Stars are hot."]),

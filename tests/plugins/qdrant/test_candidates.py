@@ -15,8 +15,7 @@ from mog_assets.build import plan
 from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
 from mog_assets.index.corpora import Corpora
-from mog_assets.index.shards import open_counts
-from mog_assets.index.statistics import idf
+from mog_assets.index.postings import idf, open_counts
 from mog_assets.index.vector_stores import open_candidates
 from mog_assets.plugins.qdrant import candidates
 from mog_assets.plugins.qdrant.collections import Sparse
@@ -26,6 +25,8 @@ from mog_assets.plugins.qdrant.server import QdrantServer
 from mog_assets.plugins.qdrant.settings import QdrantSettings
 from mog_assets.plugins.qdrant.store import _connected, collections_of, name_of
 from mog_assets.plugins.qdrant.words import rounded_mean
+from mog_assets.search.index import Index, Query
+from mog_assets.search.scoring import Scoring
 from mog_assets.text.chunks import Layout
 
 QUESTIONS = ["How deep should garlic cloves be planted?", "Why is the sky blue?", "sharpen a chisel chisel", "zzzq", ""]
@@ -138,7 +139,7 @@ def opened(request, sample_project, tmp_path_factory):
     # Who names it has searches ask it.
     settings = config.load(folder / "mog.yaml").model_copy(update={"qdrant": QdrantSettings()})
     tools, recipes, store = Tools(settings), plan.graph(settings), None
-    corpora = Corpora.open(tools.store.read, settings, list(settings.corpora), keep=True)
+    corpora = Corpora.open(tools.store.read, settings, list(settings.corpora))
     if request.param == "server":
         client = QdrantClient(URL, api_key=KEY) if URL else QdrantClient(":memory:")
         tools._opened[_connected] = QdrantServer(URL or "memory", client=client)
@@ -202,8 +203,14 @@ def test_no_question_and_no_terms_find_nothing(opened):
 
 def test_scores_by_words_are_those_of_the_postings(opened):
     """To 1e-4, with the mean length that a store has: the rounded one of each corpus."""
-    exact = np.zeros((len(QUESTIONS), len(opened.plain.every)), np.float32)
-    opened.corpora.joined_bm25(1).add_scores(opened.terms, exact)
+    scorings = [
+        Scoring(
+            index, Query("", terms, None, 1.0), index.corpora.words.matches(terms), index.corpora.titles.matches(terms)
+        )
+        for index in [Index(opened.corpora, None, None, None)]
+        for terms in opened.terms
+    ]
+    exact = np.stack([scoring.words_of_pieces for scoring in scorings])
     np.testing.assert_allclose(opened.plain.bm25(opened.queries), exact, atol=1e-4)
     expected = opened.rounded.bm25(opened.queries)
     for (pieces, scores), row in zip(opened.store.matching(opened.queries, K), expected, strict=True):
@@ -231,8 +238,7 @@ def test_answers_are_those_of_the_files(sample_project, tmp_path, monkeypatch):
     values = yaml.safe_load((folder / "mog.yaml").read_text(encoding="utf-8"))
     answers = []
     for more in ({}, {"qdrant": {}}):
-        indexed = {**values, **more, "ranking": {"candidates": "indexed"}}
-        (folder / "mog.yaml").write_text(yaml.safe_dump(indexed), encoding="utf-8")
+        (folder / "mog.yaml").write_text(yaml.safe_dump({**values, **more}), encoding="utf-8")
         run_alone(config.load(folder / "mog.yaml"), select=["neighbours", *more])
         with mog_assets.open(folder / "mog.yaml") as project:
             wheres = ({}, {"corpus": "garden"}, {"id": {"starts": "t"}})

@@ -11,7 +11,6 @@ from mog_assets.build.tools import Tools
 from mog_assets.cli import main
 from mog_assets.cli.project_findings import languages
 from mog_assets.resources.store import Store
-from mog_assets.search.rankings import Rankings
 from mog_assets.search.retrieval import Retrieval
 
 TEXTS = {
@@ -92,15 +91,12 @@ def test_what_the_encoder_knows_is_decided_by_the_language_of_each_question(proj
     ]
     tools = Tools(project.settings)
     retrieval = Retrieval.open(tools, tools.store.read, ["notes"]).again(questions)
-    english, german, chinese, french = retrieval.once(Rankings).inputs.candidates.vocabulary.tolist()
+    english, german, chinese, french = retrieval.read.candidates.vocabulary.tolist()
     assert english > 0.55 and german < 0.4 and chinese < 0.05 and french < 0.4
     # As if no other language were beside it.
     assert (
         english
-        == Retrieval.open(tools, tools.store.read, ["notes"])
-        .again(questions[:1])
-        .once(Rankings)
-        .inputs.candidates.vocabulary.item()
+        == Retrieval.open(tools, tools.store.read, ["notes"]).again(questions[:1]).read.candidates.vocabulary.item()
     )
 
 

@@ -179,11 +179,8 @@ def test_an_edit_of_one_corpus_gives_the_others_no_steps(edited):
 
 def test_an_updated_corpus_equals_one_built_from_nothing(edited, clean):
     tools, _ = edited
-    for level in tools.settings.level_range:
-        counts, expected = (
-            t.store.read(f"bm25/level_{level}", "garden").path("counts_0000.safetensors").read_bytes()
-            for t in (tools, clean)
-        )
+    for key, name in (("bm25/level_1", "counts_0000.safetensors"), ("neighbours", "rounded_0000.npy")):
+        counts, expected = (t.store.read(key, "garden").path(name).read_bytes() for t in (tools, clean))
         assert counts == expected
 
 
@@ -371,7 +368,7 @@ def test_verify_finds_no_fault_in_what_was_just_made(sample_project):
 @pytest.mark.parts("router_paper-None-router")
 @pytest.mark.parametrize(
     ("key", "corpus", "name"),
-    [("bm25/level_2", "sky", "counts_0000.safetensors"), ("router_paper", None, "router.safetensors")],
+    [("bm25/level_1", "sky", "counts_0000.safetensors"), ("router_paper", None, "router.safetensors")],
 )
 def test_verify_names_the_artefact_with_a_flipped_byte(copied_project, key, corpus, name):
     path = stored(copied_project, key, corpus).path(name)

@@ -87,7 +87,7 @@ def test_what_a_method_or_a_selection_names_is_built_with_its_inputs(first_run):
 def test_words_come_first_then_what_every_search_needs_then_the_rest(first_run, methods):
     recipes = graph(first_run.settings.model_copy(update={"methods": methods}))
     words, first, rest = ({key for key, recipe in recipes.items() if recipe.turn == turn} for turn in range(3))
-    assert {"chunks/level_1", "bm25/level_2", "statistics"} <= words
+    assert {"chunks/level_1", "bm25/level_1", "statistics"} <= words
     assert {"embeddings/level_2", "mentions", "method"} <= first
     assert {*NOT_NEEDED & set(recipes), *(f"{store.asset}/level_1" for store in VECTOR_STORES.values())} <= rest
     order = list(recipes)

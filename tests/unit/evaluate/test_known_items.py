@@ -10,7 +10,6 @@ import pytest
 from mog_assets.build.tools import Tools
 from mog_assets.evaluate.choice import choose
 from mog_assets.evaluate.known_items import FORMS, ITEMS, LEAST, MOST, drawn_items, losing, standing, summary
-from mog_assets.search.rankings import Rankings
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.text.terms import terms_of
 
@@ -18,7 +17,7 @@ from mog_assets.text.terms import terms_of
 @pytest.fixture(scope="module")
 def opened(sample_project):
     tools = Tools(sample_project.settings)
-    return Retrieval.open(tools, tools.store.read, list(sample_project.settings.corpora), keep=True)
+    return Retrieval.open(tools, tools.store.read, list(sample_project.settings.corpora))
 
 
 def test_items_are_words_numbers_and_titles_that_one_text_has(opened):
@@ -49,7 +48,7 @@ def test_an_item_is_first_or_near_as_the_ranking_has_it(opened):
     assert len(table) == len(items) * len(FORMS) * 2 and (table["near"] | ~table["first"]).all()
     for form, template in FORMS.items():
         again = opened.again([template.format(item.text) for item in items])
-        question, piece, _ = again.once(Rankings)._by_score("fused")
+        question, piece, _ = again._by_score("fused")
         best = piece[np.searchsorted(question, np.arange(len(items)))]
         own = table[(table["form"] == form) & (table["ranking"] == "fused")]
         assert own["first"].tolist() == (best == [item.piece for item in items]).tolist()

@@ -1,89 +1,101 @@
-"""Postings that are mapped give what an index in memory gives."""
+"""Postings: scores are those of bm25s, and counts those of the texts, whatever shards these are in."""
 
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import bm25s
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import sparse
 
-from mog_assets.index.bm25 import Bm25Index, joined, load_counts, mapped_counts, save_counts, statistics
-from mog_assets.index.postings import Postings, Presence, Saturation
-from mog_assets.index.statistics import idf
+from mog_assets.index.postings import Postings, idf, mapped_counts, saturation
+from mog_assets.index.shards import save_counts
 from mog_assets.index.term_tables import TermTable, write_table
 
-TERMS = [f"term{i:02d}" for i in range(40)]
-QUERIES = [["term03", "term01", "term03"], ["missing", "term39"], [], ["missing"], TERMS[::-1]]
+TERMS = [f"term{i:02d}" for i in range(9)]
+texts = st.lists(st.lists(st.sampled_from(TERMS), max_size=30), min_size=1, max_size=25)
+questions = st.lists(st.sampled_from([*TERMS, "missing"]), max_size=6)
 
 
-@pytest.fixture(params=[1, 3])
-def shards(request, tmp_path):
-    """Counts of shards, in memory and mapped; some terms are in one shard alone, some texts have none."""
-    rng, memory, mapped = np.random.default_rng(request.param), [], []
-    for number in range(request.param):
-        terms = sorted(rng.choice(TERMS, 30, replace=False).tolist())
-        counts = rng.poisson(0.3, (50 + number, len(terms))) * rng.integers(1, 300, (50 + number, len(terms)))
-        counts[7] = 0
-        write_table(terms, {}, tmp_path / f"{number}.arrow")
-        table, path = TermTable(tmp_path / f"{number}.arrow"), tmp_path / f"{number}.safetensors"
-        matrix = sparse.csc_matrix(counts)
+def postings_of(texts, cuts, folder):
+    """Texts in shards, each with a vocabulary of its own, mapped from files."""
+    shards = []
+    for number, (first, last) in enumerate(zip([0, *cuts], [*cuts, len(texts)], strict=True)):
+        terms = sorted({term for text in texts[first:last] for term in text})
+        counts = np.array([[text.count(term) for term in terms] for text in texts[first:last]], np.int32)
+        matrix = sparse.csc_matrix(counts.reshape(last - first, len(terms)))
         matrix.sort_indices()
-        save_counts(matrix, path)
-        memory.append(load_counts(path, list(table)))
-        mapped.append(mapped_counts(path, table))
-    return memory, mapped
+        write_table(terms, {}, folder / f"{number}.arrow")
+        save_counts(matrix, folder / f"{number}.safetensors")
+        shards.append(mapped_counts(folder / f"{number}.safetensors", TermTable(folder / f"{number}.arrow")))
+    return Postings(shards)
 
 
-@pytest.fixture
-def both(shards):
-    memory, mapped = shards
-    over = statistics(memory)
-    indexes = [Bm25Index(part, over, 1.2, 0.75) for part in memory]
-    return joined(indexes), Postings(mapped, over, Saturation(1.2, 0.75))
+@st.composite
+def divided(draw):
+    """Texts, where shards of them end, and a question."""
+    rows = draw(texts)
+    return rows, sorted(draw(st.sets(st.integers(0, len(rows)), max_size=3))), draw(questions)
 
 
-def test_scores_are_the_same_to_the_bit(both):
-    index, postings = both
-    expected, scores = (np.zeros((len(QUERIES), index.chunks), np.float32) for _ in range(2))
-    index.add_scores(QUERIES, expected)
-    postings.add_scores(QUERIES, scores)
-    assert postings.chunks == index.chunks and expected.any()
-    assert expected.tobytes() == scores.tobytes()
+@given(divided(), st.sampled_from([(1.5, 0.75), (0.9, 0.4), (1.2, 0.0)]))
+@settings(deadline=None)
+def test_scores_are_those_of_bm25s(divided, options):
+    rows, cuts, question = divided
+    with tempfile.TemporaryDirectory() as folder:
+        postings = postings_of(rows, cuts, Path(folder))
+        matches = postings.matches(question)
+        norms = saturation(postings.lengths, postings.lengths.mean(), *options)
+        scores = matches.scores(idf(postings.count, matches.frequencies), norms)
+    assert scores.dtype == np.float32 and postings.count == len(rows)
+    known = {term for row in rows for term in row}
+    asked = [term for term in question if term in known]
+    if not asked:
+        assert not scores.any()
+        return
+    reference = bm25s.BM25(method="lucene", k1=options[0], b=options[1])
+    reference.index(rows, show_progress=False)
+    np.testing.assert_allclose(scores, reference.get_scores(asked), rtol=1e-5)
 
 
-@pytest.mark.parametrize("k", [1, 7, 1000])
-def test_the_best_are_the_same_of_all_and_within_groups(both, k):
-    index, postings = both
-    k = min(k, index.chunks)
-    groups, group_of = np.array([0, 1, 2, -1, 0]), np.arange(index.chunks) % 3
-    for expected, given in (
-        (index.search(QUERIES, k), postings.search(QUERIES, k)),
-        (index.search_within(QUERIES, k, groups, group_of), postings.search_within(QUERIES, k, groups, group_of)),
-    ):
-        assert [array.tolist() for array in expected] == [array.tolist() for array in given]
+@given(divided())
+@settings(deadline=None)
+def test_texts_of_terms_their_counts_and_frequencies_are_those_of_the_texts(divided):
+    rows, cuts, question = divided
+    with tempfile.TemporaryDirectory() as folder:
+        postings = postings_of(rows, cuts, Path(folder))
+        matches = postings.matches(question)
+        assert list(matches.terms) == list(dict.fromkeys(question))
+        assert [matches.terms[place] for place in matches.order] == question
+        every = np.array([[row.count(term) for row in rows] for term in matches.terms]).reshape(-1, len(rows))
+        assert matches.frequencies.tolist() == (every > 0).sum(axis=1).tolist()
+        for place in range(len(matches.terms)):
+            assert matches.texts_of(place).tolist() == np.flatnonzero(every[place]).tolist()
+        for some in (np.arange(len(rows)), np.arange(0, len(rows), 3), np.zeros(0, np.int64)):
+            np.testing.assert_array_equal(matches.counts_in(some), every[:, some])
+        assert postings.lengths.tolist() == [len(row) for row in rows]
+        assert postings.sizes.tolist() == [len(Counter(row)) for row in rows]
 
 
-def test_texts_of_terms_their_counts_and_lengths(shards, both):
-    memory, _ = shards
-    index, postings = both
-    rows = [sparse.csc_matrix((p.counts, p.indices, p.indptr), shape=(len(p.lengths), len(p.terms))) for p in memory]
-    whole = np.zeros((len(TERMS), index.chunks))
-    first = 0
-    for part, matrix in zip(memory, rows, strict=True):
-        whole[[TERMS.index(term) for term in part.terms], first : first + len(part.lengths)] = matrix.toarray().T
-        first += len(part.lengths)
-    for number, term in enumerate(TERMS):
-        assert postings.chunks_of(term).tolist() == np.flatnonzero(whole[number]).tolist()
-    some = np.array([0, 7, 8, 49, *range(50, index.chunks, 5)])[: index.chunks]
-    assert (postings.counts_in([*TERMS, "missing"], some) == np.vstack([whole, np.zeros(index.chunks)])[:, some]).all()
-    assert (postings.lengths_of(some) == np.concatenate([part.lengths for part in memory])[some]).all()
-    assert (postings.sizes == (whole > 0).sum(axis=0)).all()
-    assert postings.holds([*TERMS, "missing"]).tolist() == [*(any(t in p.terms for p in memory) for t in TERMS), False]
+@pytest.mark.parametrize("cuts", [[], [1, 2]])
+def test_without_saturation_a_term_adds_the_same_however_often_it_is_there(tmp_path, cuts):
+    matches = postings_of([["a"], ["a", "a", "b"], ["b"]], cuts, tmp_path).matches(["b", "a", "b", "missing"])
+    assert matches.scores(np.array([2.0, 3.0, 5.0]), None).tolist() == [3, 5, 2]
 
 
-def test_a_term_of_titles_adds_the_same_however_often_it_is_there(shards):
-    memory, mapped = shards
-    over = statistics(memory)
-    scores = np.zeros((1, sum(len(part.lengths) for part in memory)), np.float32)
-    postings = Postings(mapped, over, Presence())
-    postings.add_scores([["term05", "missing"]], scores)
-    (weight,) = idf(over.chunks, over.frequencies_of(["term05"])).astype(np.float32)
-    assert set(scores[0].tolist()) == {0.0, float(weight)}
-    assert np.flatnonzero(scores[0]).tolist() == postings.chunks_of("term05").tolist()
+def test_a_term_that_is_asked_for_twice_counts_twice(tmp_path):
+    postings = postings_of([["a", "b"], ["b", "b", "c"]], [1], tmp_path)
+    norms = saturation(postings.lengths, 2.5, 1.5, 0.75)
+    once, twice = (postings.matches(["b"] * times).scores(np.ones(1), norms) for times in (1, 2))
+    np.testing.assert_allclose(twice, 2 * once)
+    assert once.all()
+
+
+def test_nothing_is_scored_where_there_is_nothing():
+    nothing = Postings([])
+    matches = nothing.matches(["a"])
+    assert matches.scores(np.ones(1), np.zeros(0)).shape == (0,) and matches.frequencies.tolist() == [0]
+    assert matches.counts_in(np.zeros(0, np.int64)).shape == (1, 0) and matches.texts_of(0).tolist() == []

@@ -50,8 +50,9 @@ def heavy(modules):
     ("method", "needed", "not_needed"),
     [
         # The router weighs a vector of the question.
-        ("mog-paper", {"torch"}, {"qdrant_edge", "numba"}),
-        pytest.param("dense-2", {"torch"}, {"qdrant_edge", "bm25s"}, marks=pytest.mark.full),
+        ("mog-paper", {"tokenizers"}, {"torch", "qdrant_edge", "numba"}),
+        ("fused", {"tokenizers"}, {"torch", "scipy", "qdrant_edge", "bm25s", "numba"}),
+        pytest.param("dense-2", {"tokenizers"}, {"torch", "qdrant_edge", "bm25s"}, marks=pytest.mark.full),
         ("fixed-2", {"Stemmer"}, {"torch", "qdrant_edge", "bm25s", "numba"}),
         ("mix", {"lightgbm"}, set()),
     ],

@@ -2,13 +2,15 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import transformers
 
-from mog_assets.resources.bert import Bert, WordPieces
+from mog_assets.resources.bert import Bert
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
+from mog_assets.resources.light_bert import WordPieces
 
 TEXTS = [
     "The cat sleeps on the sofa.",
@@ -50,3 +52,18 @@ def test_hidden_states_are_those_of_transformers_to_the_bit(folder, tokens, dtyp
         mask = torch.nn.utils.rnn.pad_sequence([torch.ones(len(row)).long() for row in tokens], batch_first=True)
         expected = theirs(input_ids=ids, attention_mask=mask).last_hidden_state
         assert torch.equal(ours(input_ids=ids, attention_mask=mask).last_hidden_state, expected)
+
+
+QUESTIONS = ["How long does dough rise?", "?", "Wie hoch ist der Montblanc – in Fuß?", "word " * 300]
+
+
+@pytest.mark.parametrize("dimensions", [None, 64])
+def test_questions_have_the_same_vectors_without_torch(dimensions):
+    settings = EncoderSettings(dtype="float32", dimensions=dimensions)
+    expected = Encoder(settings).encode_questions(QUESTIONS, keep=False).astype(np.float32)
+    light = Encoder(settings)
+    light.light = True
+    vectors = light.encode_questions(QUESTIONS, keep=False)
+    assert vectors.dtype == np.float16 and vectors.shape == expected.shape
+    np.testing.assert_allclose(vectors.astype(np.float32), expected, atol=1e-3)
+    assert len(light.encode_questions([], keep=False)) == 0

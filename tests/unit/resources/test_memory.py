@@ -17,9 +17,9 @@ from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
 from mog_assets.config import settings_model
 from mog_assets.documents.documents import bucket_of, make_document, write_documents
-from mog_assets.index.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.layouts import bucket_layout
+from mog_assets.index.postings import TermCounts
 from mog_assets.index.statistics import TOTALS, file_of, write_terms
 from mog_assets.text.chunks import Layout
 from mog_assets.text.cuts import unit_chars
@@ -104,7 +104,10 @@ def test_layouts_that_were_opened_are_not_all_kept(tmp_path, monkeypatch):
     assert grows(lambda: opened(6), lambda: opened(24)) < MOST
 
 
+@pytest.mark.whole
 def test_scores_of_few_questions_are_not_in_memory_together():
+    from mog_assets.papers.level_search.bm25 import Bm25Index, statistics
+
     chunks, rng = 50_000, np.random.default_rng(0)
     terms = [f"t{i}" for i in range(64)]
     matrix = sparse.random(chunks, len(terms), 0.05, "csc", np.float64, rng)

@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 
-from mog_assets.index.bm25 import Bm25Index, Statistics, TermCounts, statistics
-from mog_assets.resources.arrays import unpaired
+from mog_assets.index.postings import Postings, TermCounts
+from mog_assets.index.term_tables import TermTable, write_table
 from mog_assets.search.candidates import Candidates
 from mog_assets.search.definitions import HEADED
-from mog_assets.search.exact import FEW, MOST, OTHER, SOLE, WHOLE, Typed, latest, lifted, rare_words
+from mog_assets.search.exact import FEW, MOST, OTHER, SOLE, WHOLE, find_typed, latest, lifted, rare_words
+from mog_assets.search.index import Query
 from mog_assets.search.relevance import ordered
+from mog_assets.search.scoring import Scoring
 
 MANY = 30
-NONE = np.zeros(0, np.int64)
 
 
 def asked(words, rare, documents=None, title=0):
@@ -28,7 +29,6 @@ def asked(words, rare, documents=None, title=0):
         place,
         np.asarray(rare, np.int8),
         np.broadcast_to(np.asarray(title, np.int8), n),
-        np.zeros((1, 1), np.float32),
         np.ones(1, np.float32),
     )
 
@@ -98,11 +98,12 @@ def test_of_pieces_that_have_the_whole_question_those_that_define_it_come_first(
     assert by_score(asked(words, rare), -np.arange(MANY))[:5] == [28, 25, 9, 7, 0]
 
 
-def test_in_a_long_question_of_a_small_collection_no_word_is_rare_and_in_a_large_one_none_comes_first():
+def test_in_a_long_question_of_a_small_collection_no_word_is_rare_and_in_a_large_one_none_comes_first(tmp_path):
     words = ["sole", "handy", "one", "two", "three"]
-    small, large = (Statistics(n, 9.0, {"sole": 1, "handy": 2, "one": 90, "two": 90, "three": 90}) for n in (400, 4000))
-    assert rare_words(words, small) == {} and rare_words(words, large) == {"sole": OTHER, "handy": OTHER}
-    assert rare_words(words[:4], small) == {"sole": SOLE, "handy": OTHER}
+    columns = {"sole": [0], "handy": [0, 1], "one": range(90), "two": range(90), "three": range(90)}
+    small, large = (postings(columns, count, tmp_path / str(count)) for count in (400, 4000))
+    assert rare(words, small) == {} and rare(words, large) == {"sole": OTHER, "handy": OTHER}
+    assert rare(words[:4], small) == {"sole": SOLE, "handy": OTHER}
 
 
 def test_the_best_piece_of_a_document_whose_title_is_in_the_question_comes_first():
@@ -119,48 +120,52 @@ def test_the_best_piece_of_a_document_whose_title_is_in_the_question_comes_first
     assert by_score(asked(np.ones(MANY), np.zeros(MANY), documents, title), best) == list(range(MANY))
 
 
-def index(columns, chunks):
-    """An index of texts, given those that have each term."""
+def postings(columns, texts, folder):
+    """Postings of texts, given those that have each term."""
+    folder.mkdir()
+    columns = dict(sorted(columns.items()))
+    write_table(list(columns), {}, folder / "terms")
     counts = TermCounts(
-        list(columns),
+        TermTable(folder / "terms"),
         np.cumsum([0, *(len(own) for own in columns.values())]),
         np.concatenate([list(own) for own in columns.values()]),
         np.ones(sum(map(len, columns.values())), np.int64),
-        np.ones(chunks, np.int64),
+        np.ones(texts, np.int64),
     )
-    whole = statistics([counts])
-    return Bm25Index(counts, whole, 1.2, 0.75), whole
+    return Postings([counts])
 
 
-@pytest.mark.parametrize("questions", [1, 3])
-def test_rare_words_are_those_of_few_pieces_and_no_n_grams(questions):
-    pieces, whole = index({"common": range(9), "handy": [1, 4], "sole": [4], "機械": [2]}, 9)
-    assert rare_words(["handy", "sole", "機械", "new"], whole) == {"handy": OTHER, "sole": SOLE, "new": SOLE}
-    typed = Typed(
-        pieces,
-        pieces,
-        np.ones(9, np.int64),
-        whole,
-        [["common", "handy", "sole", "new"]] * questions,
-        [(NONE, NONE)] * questions,
-    )
-    keys, values = typed.pieces(slice(0, questions))
-    question, piece = unpaired(keys)
-    assert question.tolist() == np.repeat(np.arange(questions), 2).tolist()
-    assert piece.tolist() == [1, 4] * questions and values.tolist() == [OTHER, SOLE] * questions
+def rare(words, of):
+    matches = of.matches(words)
+    return {matches.terms[place]: value for place, value in rare_words(matches)}
 
 
-def test_documents_are_named_by_titles_of_two_words_that_the_question_has_whole():
-    titles, whole = index({"red": [0, 1, 3], "kite": [0, 1], "large": [1], "owl": [2]}, 4)
-    typed = Typed(
-        titles,
-        titles,
-        np.array([2, 3, 1, 1]),
-        whole,
-        [["red", "kite", "owl"], ["kite", "large", "red", "red"], ["blue"]],
-        [(NONE, NONE)] * 3,
-    )
-    # A title of one word is in too many questions by chance.
-    assert [own.tolist() for own in typed.named(0)] == [[0], [2]]
-    assert [own.tolist() for own in typed.named(1)] == [[0, 1], [2, 3]]
-    assert [own.tolist() for own in typed.named(2)] == [[], []]
+def scoring(question, words, titles):
+    query = Query("", question, None, 1.0)
+    return Scoring(None, query, words.matches(question), titles.matches(question))
+
+
+def test_rare_words_are_those_of_few_pieces_and_no_n_grams(tmp_path):
+    pieces = postings({"common": range(9), "handy": [1, 4], "sole": [4], "機械": [2]}, 9, tmp_path / "words")
+    titles = postings({"other": [0]}, 9, tmp_path / "titles")
+    assert rare(["handy", "sole", "機械", "new"], pieces) == {"handy": OTHER, "sole": SOLE}
+    typed = find_typed(scoring(["common", "handy", "sole", "new"], pieces, titles))
+    assert typed.pieces.tolist() == [1, 4] and typed.values.tolist() == [OTHER, SOLE]
+    assert typed.values_of(np.arange(6)).tolist() == [0, OTHER, 0, 0, SOLE, 0]
+    allowed = np.arange(9) > 2
+    assert typed.among(allowed).tolist() == [4] and typed.among(None).tolist() == [1, 4]
+
+
+@pytest.mark.parametrize(
+    ("question", "documents", "words"),
+    [
+        # A title of one word is in too many questions by chance.
+        (["red", "kite", "owl"], [0], [2]),
+        (["kite", "large", "red", "red"], [0, 1], [2, 3]),
+        (["blue"], [], []),
+    ],
+)
+def test_documents_are_named_by_titles_of_two_words_that_the_question_has_whole(tmp_path, question, documents, words):
+    titles = postings({"red": [0, 1, 3], "kite": [0, 1], "large": [1], "owl": [2]}, 4, tmp_path / "titles")
+    typed = find_typed(scoring(question, titles, titles))
+    assert typed.documents.tolist() == documents and typed.words.tolist() == words

@@ -10,8 +10,7 @@ from mog_assets.config import settings_model
 from mog_assets.evaluate.choice import choose
 from mog_assets.evaluate.measures import evaluate
 from mog_assets.questions.sets import Evidence, Question
-from mog_assets.registry import VECTOR_STORES
-from mog_assets.search.candidate_search import best
+from mog_assets.resources.arrays import greatest_of
 from mog_assets.search.candidates import Candidates
 from mog_assets.search.controls import pieces as disjoint
 from mog_assets.search.features import Components, _ranks, names, of_candidates, table
@@ -38,10 +37,9 @@ SIZES = st.lists(st.lists(st.integers(1, 700), min_size=1, max_size=6), min_size
 
 @given(st.lists(st.lists(st.integers(-2, 4), min_size=6, max_size=6), min_size=1, max_size=4), st.integers(0, 8))
 def test_the_best_are_the_greatest_and_of_equal_ones_the_first(rows, k):
-    scores = np.array(rows, np.float32)
-    for own, mask in zip(rows, best(scores, k), strict=True):
+    for own in rows:
         wanted = sorted(range(6), key=lambda i: (-own[i], i))[:k]
-        assert np.flatnonzero(mask).tolist() == sorted(i for i in wanted if own[i] > 0)
+        assert greatest_of(np.array(own, np.float32), k).tolist() == sorted(wanted)
 
 
 @given(st.data())
@@ -101,7 +99,6 @@ def candidates_of(layout, pieces, scores):
         np.stack(place, axis=1).astype(np.int32),
         np.zeros(len(pieces), np.int8),
         np.zeros(len(pieces), np.int8),
-        np.zeros((1, 1, 2), np.float32),
         np.ones(1, np.float32),
     )
 
@@ -190,9 +187,9 @@ def candidates_of_questions(sizes):
     piece = np.concatenate([np.sort(draw.choice(40, size, replace=False)) for size in sizes])
     place = np.stack([piece % 8, np.full(n, 8), draw.integers(50, 200, n), np.zeros(n, int)], axis=1)
     scores, beside = draw.random((n, 2)).astype(np.float32), draw.random((n, 2, 1)).astype(np.float32)
-    floors, vocabulary = np.zeros((len(sizes), 2), np.float32), np.ones(len(sizes), np.float32)
+    vocabulary = np.ones(len(sizes), np.float32)
     rare = np.zeros(n, np.int8)
-    return Candidates(question, piece, scores, beside, place.astype(np.int32), rare, rare, floors, vocabulary)
+    return Candidates(question, piece, scores, beside, place.astype(np.int32), rare, rare, vocabulary)
 
 
 def test_features_of_some_questions_are_those_computed_for_all():
@@ -280,18 +277,13 @@ def test_the_needs_of_methods_are_what_they_read():
         return set(needs([parse(name, settings[which])], settings[which]).keys)
 
     base = {"documents", "chunks/level_1", "tokens"}
-    bm25, vectors, collections = (
-        {f"{kind}/level_{n}" for kind in kinds for n in (1, 2)}
-        for kinds in (["bm25"], ["embeddings"], [store.asset for store in VECTOR_STORES.values()])
-    )
-    bm25 |= {"statistics"}
+    bm25, vectors = {"bm25/level_1", "statistics"}, {"embeddings/level_1", "embeddings/level_2"}
     assert keys("fixed-1") == base | bm25
-    # Few questions use the collection, many the vectors themselves.
-    assert keys("dense-1") == base | vectors | collections | {"neighbours"}
-    assert keys("fused") == base | bm25 | vectors | {"neighbours", "names", "mentions"}
+    assert keys("dense-1") == base | bm25 | vectors | {"neighbours"}
+    assert keys("fused") == keys("dense-1") | {"names", "mentions"}
     assert keys("multihop") == keys("fused")
     assert keys("mog") == keys("fused") | {"router"}
     assert keys("tuned") == keys("fused") | {"tuned"}
     assert keys("mix") == keys("fused") | {"mix"}
-    assert keys("auto") == keys("tuned") | keys("mog") | keys("mix") | collections | {"method"}
-    assert keys("auto", 0) == keys("fused") | collections | {"method"}
+    assert keys("auto") == keys("tuned") | keys("mog") | keys("mix") | {"method"}
+    assert keys("auto", 0) == keys("fused") | {"method"}

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mog_assets.search import relations
-from mog_assets.search.blend import Blend
-from mog_assets.search.candidate_search import find
+from mog_assets.build.tools import Tools
+from mog_assets.search import relations, search
 from mog_assets.search.candidates import Candidates
-from mog_assets.search.relations import Mentioned, PageRank, Queries, Relations
-from mog_assets.search.sources import Exhaustive
+from mog_assets.search.relations import Mentioned, PageRank
+from mog_assets.search.retrieval import Retrieval
 from mog_assets.text.chunks import Layout
 
-NOTHING = Queries([""], np.zeros((1, 2), np.float32), [[]])
+NOTHING = []
+QUESTION = "When should garlic be planted and harvested?"
 
 
 @dataclass
@@ -45,9 +45,8 @@ def asked(layout, rows):
     place = np.zeros((n, 4), np.int32)
     place[:, 0] = piece - layout.offsets[document]
     scores, beside = np.zeros((n, 1), np.float32), np.zeros((n, 2, 1), np.float32)
-    floors = np.zeros((questions, 1), np.float32)
     return Candidates(
-        question, piece, scores, beside, place, np.zeros(n, np.int8), np.zeros(n, np.int8), floors, np.ones(questions)
+        question, piece, scores, beside, place, np.zeros(n, np.int8), np.zeros(n, np.int8), np.ones(questions)
     )
 
 
@@ -79,7 +78,7 @@ def test_questions_do_not_change_each_others_scores(edges, data):
     rows = [(question, piece) for question, own in enumerate(chosen) for piece in own]
     value = np.array(data.draw(st.lists(st.integers(1, 9), min_size=len(rows), max_size=len(rows))), float)
     for relation in (Mentioned(named, layout), PageRank(named, layout)):
-        together = relation.scores(asked(layout, rows), value, Queries([""] * 3, np.zeros((3, 2)), [[]] * 3))
+        together = relation.scores(asked(layout, rows), value, NOTHING)
         first = 0
         for own in chosen:
             here = slice(first, first + len(own))
@@ -112,55 +111,29 @@ def test_a_walk_is_that_of_a_dense_matrix(edges, data):
     assert given == pytest.approx(wanted, abs=1e-6)
 
 
-@dataclass
-class Fixed:
-    """An expert of pieces with given scores."""
-
-    table: np.ndarray
-    name: str = "dense-1"
-    depth: int = 1
-
-    @property
-    def count(self):
-        return self.table.shape[1]
-
-    def scores(self, rows):
-        return self.table[rows]
-
-    def containing(self, pieces):
-        return pieces
-
-    def covered(self, texts):
-        return texts, texts + 1
-
-
-def every(scores):
-    """A source of all texts, with one expert."""
-    return Exhaustive(None, [Fixed(scores)])
-
-
-def test_the_best_pieces_of_a_named_document_become_candidates():
-    layout = layout_of([1, 4, 1])
-    scores = np.array([[0.9, 0.1, 0.3, 0.05, 0.2, 0.8]], np.float32)
-    mentioned = Mentioned(Named([(0, 1, 1.0)]), layout)
-    related = Relations([mentioned], NOTHING, mentioned)
-    alone = find(every(scores), [0], layout, np.zeros(3, np.int64), 1, Blend().weights, 1.0)
-    found = find(every(scores), [0], layout, np.zeros(3, np.int64), 1, Blend().weights, 1.0, related=related)
-    assert alone.piece.tolist() == [0] and found.piece.tolist() == [0, 2, 4]
-    assert found.scores[:, 1].tolist() == [0, 1, 1] and found.floors.shape == (1, 2)
+def test_the_best_pieces_of_a_named_document_become_candidates(sample_project, monkeypatch):
+    monkeypatch.setattr(search, "NEAREST", 3)
+    tools = Tools(sample_project.settings)
+    retrieval = Retrieval.open(tools, tools.store.read, list(sample_project.settings.corpora), [QUESTION])
+    layout = retrieval.corpora.layout
+    monkeypatch.setattr(search, "mentioned_by", lambda index: None)
+    alone = search.search(retrieval.index, *retrieval.queries_searched)
+    _, value = search.weighed(retrieval.index, alone)
+    far = int(np.setdiff1d(np.flatnonzero(np.diff(layout.offsets) > 4), layout.document_of[alone.piece])[0])
+    mentioned = Mentioned(Named([(int(alone.piece[value.argmax()]), far, 1.0)]), layout)
+    monkeypatch.setattr(search, "mentioned_by", lambda index: mentioned)
+    found = search.search(retrieval.index, *retrieval.queries_searched)
+    added = np.setdiff1d(found.piece, alone.piece)
+    assert layout.document_of[added].tolist() == [far, far] and np.isin(alone.piece, found.piece).all()
     # Where only some documents may be found, a name does not lead to others.
-    only = np.array([True, False, True])
-    assert find(
-        every(scores), [0], layout, np.zeros(3, np.int64), 1, Blend().weights, 1.0, allowed=only, related=related
-    ).piece.tolist() == [0]
+    others = np.arange(len(layout.documents)) != far
+    kept = search.search(retrieval.index, *retrieval.among(others).queries_searched)
+    assert far not in layout.document_of[kept.piece]
 
 
 def test_no_more_documents_give_candidates_than_are_read():
     count = relations.NAMED + 5
     layout = layout_of([1] * (count + 1))
-    scores = np.zeros((1, count + 1), np.float32)
-    scores[0, 0] = 1
     mentioned = Mentioned(Named([(0, d, 1 / d) for d in range(1, count + 1)]), layout)
-    related = Relations([mentioned], NOTHING, mentioned)
-    found = find(every(scores), [0], layout, np.zeros(count + 1, np.int64), 1, Blend().weights, 1.0, related=related)
-    assert found.piece.tolist() == list(range(relations.NAMED + 1))
+    question, document = mentioned.more(asked(layout, [(0, 0)]), np.ones(1))
+    assert document.tolist() == list(range(1, relations.NAMED + 1)) and not question.any()

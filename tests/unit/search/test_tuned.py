@@ -14,8 +14,8 @@ from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
 from mog_assets.search import tuned
 from mog_assets.search.blend import Blend
+from mog_assets.search.index import expert_names
 from mog_assets.search.models import ARRAYS, Opening, Tuned, facts, open_tuned
-from mog_assets.search.rankings import expert_names
 
 EXPERTS = ("bm25-1", "bm25-2", "bm25-3", "dense-1", "dense-2", "dense-3", "mention")
 PIECES = 20

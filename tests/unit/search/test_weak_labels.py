@@ -8,8 +8,9 @@ import pytest
 from mog_assets.build.tools import Tools
 from mog_assets.questions.sets import LEVELS, Question, Relevant, load_questions
 from mog_assets.search import weak_labels
+from mog_assets.search.index import expert_names
 from mog_assets.search.models import Inputs
-from mog_assets.search.rankings import Rankings, expert_names, fused
+from mog_assets.search.rankings import fused
 from mog_assets.search.relevance import Relevance, ordered
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.trainers import trained_mix
@@ -24,7 +25,7 @@ def asked(sample_project):
     stored = tools.store.read("questions").path(f"{name}.parquet")
     questions = [q for q in load_questions(stored, question_set.train) if q.evidence][:40]
     retrieval = Retrieval.open(tools, tools.store.read, question_set.corpora, [q.question for q in questions])
-    return retrieval, questions, fused(retrieval.once(Rankings).inputs.candidates, names)
+    return retrieval, questions, fused(retrieval.read.candidates, names)
 
 
 def texts_of(retrieval, spans):
@@ -47,7 +48,7 @@ def test_named_places_train_and_measure_as_they_are(asked):
     expected = [[(position[e.corpus, e.doc], e.start, e.end) for e in q.evidence] for q in questions]
     for found in (
         weak_labels.measured(questions, retrieval.corpora),
-        weak_labels.taught(questions, retrieval.once(Rankings).inputs.candidates, scores, retrieval.corpora),
+        weak_labels.taught(questions, retrieval.read.candidates, scores, retrieval.corpora),
     ):
         assert [sorted(own) for own in found] == [sorted(own) for own in expected]
 
@@ -57,7 +58,7 @@ def test_relevant_documents_measure_whole_and_train_by_their_best_passages(asked
     reduced, corpora = [only_documents(q) for q in questions], retrieval.corpora
     assert {q.level for q in reduced} == {"documents"}
     whole = weak_labels.measured(reduced, corpora)
-    found, layout = retrieval.once(Rankings).inputs.candidates, corpora.layout
+    found, layout = retrieval.read.candidates, corpora.layout
     for question, spans in zip(reduced, whole, strict=True):
         lengths = {
             corpora.position[d]: len(texts_of(retrieval, [(corpora.position[d], 0, 10**9)])[0]) for d in question.grades
@@ -75,7 +76,7 @@ def test_passages_train_that_hold_the_answer_word_for_word(asked):
     retrieval, questions, scores = asked
     reduced = [replace(only_answer(q), answer="four weeks", aliases=("one month",)) for q in questions]
     assert not any(weak_labels.measured(reduced, retrieval.corpora))
-    found = weak_labels.taught(reduced, retrieval.once(Rankings).inputs.candidates, scores, retrieval.corpora)
+    found = weak_labels.taught(reduced, retrieval.read.candidates, scores, retrieval.corpora)
     held = [text.casefold() for spans in found for text in texts_of(retrieval, spans)]
     assert held and all("four weeks" in text or "one month" in text for text in held)
 
@@ -88,7 +89,7 @@ def test_of_a_long_answer_those_train_that_hold_most_of_its_words(asked):
     words = text.split()
     assert len(words) > weak_labels.SHORT
     mixed = replace(only_answer(first), answer=" ".join(words[::-1]))
-    found = weak_labels.taught([mixed, *questions[1:]], retrieval.once(Rankings).inputs.candidates, scores, corpora)[0]
+    found = weak_labels.taught([mixed, *questions[1:]], retrieval.read.candidates, scores, corpora)[0]
     assert any(document == spans[0][0] and start < spans[0][2] and spans[0][1] < end for document, start, end in found)
 
 
@@ -96,7 +97,7 @@ def test_of_a_long_answer_those_train_that_hold_most_of_its_words(asked):
 def test_an_answer_that_says_nothing_trains_nothing(asked, answer):
     retrieval, questions, scores = asked
     reduced = [replace(only_answer(q), answer=answer, aliases=(), long_answer="") for q in questions]
-    assert not any(weak_labels.taught(reduced, retrieval.once(Rankings).inputs.candidates, scores, retrieval.corpora))
+    assert not any(weak_labels.taught(reduced, retrieval.read.candidates, scores, retrieval.corpora))
 
 
 def test_the_text_of_an_option_is_the_answer_and_the_long_one_stands_in_for_a_yes():
@@ -108,13 +109,13 @@ def test_the_text_of_an_option_is_the_answer_and_the_long_one_stands_in_for_a_ye
 
 def examples(asked, questions, names):
     retrieval, _, scores = asked
-    found, corpora = retrieval.once(Rankings).inputs.candidates, retrieval.corpora
+    found, corpora = retrieval.read.candidates, retrieval.corpora
     gold = Relevance.located(found, weak_labels.measured(questions, corpora), corpora.layout)
     taught = Relevance.located(found, weak_labels.taught(questions, found, scores, corpora), corpora.layout)
     levels = np.array([LEVELS.index(q.level) for q in questions])
     documents = [q.document for q in questions]
     made = np.array([q.origin != "given" for q in questions])
-    own = retrieval.once(Rankings).inputs
+    own = retrieval.read
     return Examples(gold, taught, own.vectors, own.words, documents, levels, made, names, own.finest)
 
 

@@ -429,7 +429,7 @@ def test_any_chunker_works_with_every_part_of_the_graph(tmp_path, make_project, 
         report = materialise_project(project.settings)
         assert report.failures == []
         built = {step["asset"] for step in report.steps}
-        assert {"chunks/level_1", "chunks/level_2", "bm25/level_2", "embeddings/level_2", "topics/assigned"} <= built
+        assert {"chunks/level_1", "chunks/level_2", "bm25/level_1", "embeddings/level_2", "topics/assigned"} <= built
         for method in ("fixed-2", "dense:fused-paper-1"):
             found = (
                 serving.open(project.settings, ["texts"], keep=False).retrieve(question, method=method, k=2).passages

@@ -84,7 +84,7 @@ def _timed(lab: Lab, name: str) -> pd.DataFrame:
     settings, retrieval = lab.settings, lab.retrieval(name)
     count, repeats = len(retrieval.queries), EXPERIMENT_SETTINGS.of(settings).repeats
     opened = router.open_router(lab.read(ROUTERS["mog-paper"], None), lab.encoder, settings.levels)
-    vectors, weights = retrieval.vectors, retrieval.once(router_weights, "mog-paper")
+    vectors, weights = retrieval.vectors, router_weights(retrieval, "mog-paper")
     steps = 2 * (len(settings.level_range) + 1) * (repeats + 1)
     with lab.progress(steps, "timed") as advance:
 
@@ -103,7 +103,8 @@ def _timed(lab: Lab, name: str) -> pd.DataFrame:
                 some_weights = np.ascontiguousarray(weights[:, :levels]) if levels else None
 
                 def rank(corpora=corpora, method=method, some_weights=some_weights, retriever=retriever) -> None:  # type: ignore[no-untyped-def]
-                    anew = replace(retrieval, corpora=corpora, encode=lambda _: vectors, _shared={}, _once={})
+                    index = replace(retrieval.index, corpora=corpora)
+                    anew = replace(retrieval, index=index, given=vectors, _scores={}, _limited={})
                     if some_weights is None:
                         anew.rank(method, settings.k)
                     else:
@@ -157,8 +158,7 @@ def storage(lab: Lab) -> Findings:
     of("documents", "documents as stored (compressed, with metadata)")
     of("chunks/level_1", "level-1 spans, from which all levels are derived")
     of("tokens", "term counts by document")
-    for level in settings.level_range:
-        of(f"bm25/level_{level}", f"term counts, level {level}")
+    of("bm25/level_1", "term counts of level 1")
     vectors = sum(of(f"embeddings/level_{level}", f"vectors, level {level}") for level in settings.level_range)
     for name, store in VECTOR_STORES.items():
         if store.used(settings):
@@ -204,9 +204,9 @@ def _vector_facts(lab: Lab) -> str:
 
 def _per_corpus(settings: Settings) -> tuple[str, ...]:
     levels = settings.level_range
-    by_level = (f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in levels)
+    vectors = (f"embeddings/level_{level}" for level in levels)
     stores = (store.asset for store in VECTOR_STORES.values() if store.used(settings))
-    return ("documents", "chunks/level_1", "tokens", *by_level, *stores, "sentence_graph")
+    return ("documents", "chunks/level_1", "tokens", "bm25/level_1", *vectors, *stores, "sentence_graph")
 
 
 def _timed_assets(settings: Settings) -> Sequence[str]:

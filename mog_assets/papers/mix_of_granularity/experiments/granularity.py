@@ -49,8 +49,8 @@ def k_r(lab: Lab) -> Findings:
         retrieval = lab.retrieval(name)
 
         def find(value: int, retrieval: Retrieval = retrieval) -> Passages:
-            ranker = replace(retrieval.once(level_ranker, method.retriever, None), k_r=value)
-            return ranker.weighted(retrieval.once(router_weights, "mog-paper"))
+            ranker = replace(level_ranker(retrieval, method.retriever, None), k_r=value)
+            return ranker.weighted(router_weights(retrieval, "mog-paper"))
 
         cells = [lab.measured(name, f"k_r = {value}", value, partial(find, value)) for value in values]
         tables.append(score_rows(name, cells, headline_measures(settings.k), f"k_r = {values[0]}", lab.seed))

@@ -144,7 +144,7 @@ def ranked_by(lab: Lab, name: str, routers: Mapping[str, Mapping[str, np.ndarray
     method = parse("mog-paper", lab.settings)
 
     def find(weights: np.ndarray) -> Passages:
-        return lab.retrieval(name).once(level_ranker, method.retriever, None).weighted(weights)
+        return level_ranker(lab.retrieval(name), method.retriever, None).weighted(weights)
 
     return [
         lab.measured(name, cell, training_rows(lab.settings), partial(find, said[name]))

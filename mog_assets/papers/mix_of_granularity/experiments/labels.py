@@ -213,7 +213,7 @@ def router_weights(lab: Lab) -> Findings:
     spread: dict[str, tuple[Verdict, str]] = {}
     finest: dict[str, tuple[Verdict, str]] = {}
     for name, questions in lab.tested().items():
-        weights = lab.retrieval(name).once(ranker.router_weights, "mog-paper").astype(np.float64)
+        weights = ranker.router_weights(lab.retrieval(name), "mog-paper").astype(np.float64)
         documents = np.array([q.document for q in questions])
         parts = {name: np.ones(len(questions), bool)}
         counts = Counter(q.kind for q in questions)

@@ -26,9 +26,10 @@ from mog_assets.papers.experiments.lab import (
     score_rows,
 )
 from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS, RetrieverEncoderSettings
+from mog_assets.papers.level_search.search import searcher
+from mog_assets.papers.level_search.searchers import DenseSearcher, Hits, HybridSearcher, Remembering, Searcher
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks, Ranker, router_weights
 from mog_assets.resources.arrays import places
-from mog_assets.search.level_search import DenseSearcher, Hits, HybridSearcher, Remembering, Searcher
 from mog_assets.search.methods import Method, needs, parse
 from mog_assets.search.ranked_passages import Passages
 from mog_assets.search.retrieval import Retrieval
@@ -180,10 +181,10 @@ def _searchers(
     """Searchers by name, and the names of their components."""
     settings, corpora = lab.settings, retrieval.corpora
     encoder_name = settings.encoder.model
-    bm25 = retrieval.searcher("bm25")
+    bm25 = searcher(retrieval, "bm25")
     # A name that differs from those of the encoders of the experiments.
     encoder_name = f"{encoder_name} (the graph's)" if encoder_name in opened else encoder_name
-    searchers: dict[str, Searcher] = {"BM25": bm25, encoder_name: retrieval.searcher("dense")}
+    searchers: dict[str, Searcher] = {"BM25": bm25, encoder_name: searcher(retrieval, "dense")}
     for name, (encode, ask, _) in opened.items():
         vectors = OtherVectors(corpora, EXPERIMENT_SETTINGS.of(settings).encoders[name], encode, lab)
         searchers[name] = Remembering(_Late(ask, retrieval.queries, vectors))
@@ -218,7 +219,7 @@ def _ranked(retrieval: Retrieval, searcher: Searcher, method: Method) -> Passage
         searcher, LevelChunks(corpora.layout, corpora.settings.levels, corpora.starts), corpora.settings.k_r
     )
     if method.kind == "mog-paper":
-        return ranker.weighted(retrieval.once(router_weights, method.kind))
+        return ranker.weighted(router_weights(retrieval, method.kind))
     return ranker.of_one(method.level or 1)
 
 

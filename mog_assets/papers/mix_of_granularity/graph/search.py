@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from mog_assets.index.bm25 import Bm25Index, TermCounts
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.layouts import join_layouts, open_layout
-from mog_assets.index.statistics import Counted
+from mog_assets.index.postings import TermCounts
+from mog_assets.index.statistics import Counted, StoredStatistics
 from mog_assets.index.vectors import VectorTable
+from mog_assets.papers.level_search.bm25 import Bm25Index
+from mog_assets.papers.level_search.search import weighted as weighted_counts
+from mog_assets.papers.level_search.searchers import Hits
 from mog_assets.papers.mix_of_granularity.graph.index_on_disk import IndexOnDisk, load_terms
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around, load_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.packed import load_matrix
@@ -26,7 +29,6 @@ from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.resources.arrays import places, ranges
 from mog_assets.resources.lazy import cached_property
 from mog_assets.resources.store import Artefact
-from mog_assets.search.level_search import Hits
 from mog_assets.search.ranked_passages import DEPTH, Passages, seen
 from mog_assets.text.chunks import Layout
 
@@ -192,10 +194,12 @@ class Neighbourhoods:
         """
         counted = self._counted(granularity)
         blocks = counted.blocks(sorted(set(only)), _ENTRIES)
-        over = self.corpora.statistics("hop_statistics").of(f"hop_{granularity - 1}")
+        over = StoredStatistics(self.corpora.read("hop_statistics", None).path, self.corpora.names).of(
+            f"hop_{granularity - 1}"
+        )
 
         def weighted(terms: Sequence[str]) -> list[Bm25Index]:
-            return self.corpora.weighted(counted.of(terms), over)
+            return weighted_counts(self.corpora, counted.of(terms), over)
 
         if len(blocks) == 1:
             return weighted(blocks[0])

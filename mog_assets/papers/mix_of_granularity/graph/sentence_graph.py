@@ -27,7 +27,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from scipy import sparse
 
-from mog_assets.index.bm25 import keep_kernel, open_bm25s, term_weights
+from mog_assets.papers.level_search.bm25 import keep_kernel, open_bm25s, term_weights
 from mog_assets.papers.mix_of_granularity.graph.packed import differences, load_columns, save_columns, sums
 from mog_assets.resources.arrays import pairs
 

@@ -8,9 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-from mog_assets.index.postings import Words
+from mog_assets.papers.level_search.bm25 import Bm25Index
+from mog_assets.papers.level_search.fusion import reciprocal_rank_fusion
 from mog_assets.resources.arrays import greatest, places
-from mog_assets.search.fusion import reciprocal_rank_fusion
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Bm25Searcher:
     def __init__(
         self,
         queries: Sequence[Sequence[str]],
-        open_indexes: Callable[[int], Sequence[Words]],
+        open_indexes: Callable[[int], Sequence[Bm25Index]],
         starts: Callable[[int], np.ndarray],
         groups: np.ndarray | None = None,
         chunk_groups: Callable[[int], Sequence[np.ndarray]] | None = None,

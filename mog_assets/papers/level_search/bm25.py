@@ -1,4 +1,4 @@
-"""BM25 over the chunks of one level: counts are stored, and terms are weighted when an index is opened.
+"""BM25 over the chunks of one level, as the papers search: terms are weighted when an index is opened.
 
 Weighting takes milliseconds, by the statistics of all corpora that are searched together.
 Scores are Lucene's (`bm25s`, method "lucene"); retrieval is bm25s with its numba backend.
@@ -6,105 +6,20 @@ Scores are Lucene's (`bm25s`, method "lucene"); retrieval is bm25s with its numb
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from safetensors.numpy import load_file, save_file
 
+from mog_assets.index.postings import TermCounts
+from mog_assets.index.statistics import Statistics
 from mog_assets.resources.compiled import keep
-from mog_assets.resources.tables import text_array
-from mog_assets.resources.tensors import mapped
 
 # Extra results, among which ties at the last place are decided by chunk number.
 _SLACK = 8
 # Up to this many questions, compiling numba's kernel takes longer than it saves.
 _FEW = 64
-
-
-@dataclass(frozen=True)
-class TermCounts:
-    """Counts of one level of one shard of a corpus, by column of a sparse matrix of shape (chunks, terms).
-
-    Attributes:
-        terms: Sorted.
-        indptr, indices, counts: CSC arrays.
-        lengths: int64 array of shape (chunks,): tokens of every chunk.
-    """
-
-    terms: Sequence[str]
-    indptr: np.ndarray
-    indices: np.ndarray
-    counts: np.ndarray
-    lengths: np.ndarray
-
-    @property
-    def frequencies(self) -> np.ndarray:
-        """int64 array of shape (terms,): in how many chunks a term occurs."""
-        return np.diff(self.indptr)
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """BM25 statistics of a collection: number of chunks, their mean length, document frequency by term."""
-
-    chunks: int
-    mean_length: float
-    frequencies: Mapping[str, int]
-
-    def frequencies_of(self, terms: Sequence[str]) -> np.ndarray:
-        """In how many chunks each term occurs, float64 of shape (terms,): at least in one, as somebody asks."""
-        values_of = getattr(self.frequencies, "values_of", None)
-        frequencies = values_of(terms) if values_of else [self.frequencies.get(term, 0) for term in terms]
-        return np.maximum(np.asarray(frequencies, np.float64), 1)
-
-    def most_frequent(self, count: int) -> tuple[list[str], np.ndarray]:
-        """The terms that occur in most chunks, at most `count`, and in how many each does; of equal ones the first."""
-        most = getattr(self.frequencies, "most_frequent", None)
-        if most:
-            terms, counts = most(count)
-            return terms, counts
-        order = sorted(self.frequencies, key=lambda term: (-self.frequencies[term], term))[:count]
-        return order, np.array([self.frequencies[term] for term in order], np.int64)
-
-
-def numbered(lists: Sequence[Sequence[str]]) -> tuple[list[str], list[np.ndarray]]:
-    """The different terms of several lists, in order of their first occurrence, and the number of each term of each."""
-    whole = pa.concat_arrays([text_array(terms) for terms in lists]).dictionary_encode()
-    codes = np.from_dlpack(whole.indices).astype(np.int64)
-    return whole.dictionary.to_pylist(), np.split(codes, np.cumsum([len(terms) for terms in lists])[:-1])
-
-
-def save_counts(matrix: Any, path: Path) -> None:
-    """Write the CSC counts of a level, in the narrowest types that hold them: most counts and many chunks are small."""
-    arrays = {
-        "frequencies": np.diff(matrix.indptr),
-        "chunks": matrix.indices,
-        "counts": matrix.data,
-        "lengths": np.asarray(matrix.sum(axis=1, dtype=np.int64)).ravel(),
-    }
-    save_file(
-        {name: array.astype(np.min_scalar_type(int(array.max(initial=0)))) for name, array in arrays.items()}, path
-    )
-
-
-def mapped_counts(path: Path, terms: Sequence[str]) -> TermCounts:
-    """The counts of a level in the types that they are stored in; entries are read where they are used."""
-    stored = mapped(path)
-    indptr = np.concatenate([[0], np.cumsum(stored["frequencies"], dtype=np.int64)])
-    return TermCounts(terms, indptr, *(stored[name] for name in ("chunks", "counts", "lengths")))
-
-
-def load_counts(path: Path, terms: Sequence[str]) -> TermCounts:
-    """Read the counts of a level."""
-    stored = load_file(path)
-    indptr = np.concatenate([[0], np.cumsum(stored["frequencies"], dtype=np.int64)])
-    narrow = ((stored["chunks"], np.int32), (stored["counts"], np.int32), (stored["lengths"], np.int64))
-    return TermCounts(terms, indptr, *(array.astype(kind) for array, kind in narrow))
 
 
 def statistics(parts: Sequence[TermCounts]) -> Statistics:
@@ -159,28 +74,6 @@ def open_bm25s(weights: np.ndarray, indices: np.ndarray, indptr: np.ndarray, chu
     index.nonoccurrence_array = None
     index.unique_token_ids_set = set(range(len(indptr) - 1))
     return index
-
-
-def joined(indexes: Sequence[Bm25Index]) -> Bm25Index:
-    """One index of the chunks of several, in order: a question asks for its terms once."""
-    if len(indexes) == 1:
-        return indexes[0]
-    terms, columns = numbered([index.terms for index in indexes])
-    # For every term, its part in each index one after the other: where each begins is known from the counts.
-    sizes = np.zeros((len(indexes), len(terms)), np.int64)
-    for row, column, index in zip(sizes, columns, indexes, strict=True):
-        row[column] = np.diff(index.arrays["indptr"])
-    indptr = np.concatenate([[0], np.cumsum(sizes.sum(axis=0))])
-    starts = indptr[:-1] + np.cumsum(sizes, axis=0) - sizes
-    weights, chunks = np.empty(indptr[-1], np.float32), np.empty(indptr[-1], np.int32)
-    first = 0
-    for row, column, index in zip(starts, columns, indexes, strict=True):
-        arrays = index.arrays
-        begin, count = row[column], np.diff(arrays["indptr"])
-        to = np.repeat(begin - arrays["indptr"][:-1], count) + np.arange(len(arrays["data"]))
-        weights[to], chunks[to] = arrays["data"], arrays["indices"] + first
-        first += index.chunks
-    return Bm25Index.of(terms, weights, chunks, indptr, first)
 
 
 @cache
@@ -271,32 +164,12 @@ class Bm25Index:
             chunks[members], scores[members] = self._search([ids[i] for i in members], k, mask, len(ids) >= _FEW)
         return chunks, scores
 
-    def add_scores(self, queries: Sequence[Sequence[str]], out: np.ndarray) -> None:
-        """Add to `out`, float32 of shape (queries, chunks), the score of every chunk for every query."""
-        for row, query in zip(out, self._ids(queries), strict=True):
-            self._add(query, row)
-
     def _add(self, query: Sequence[int], out: np.ndarray) -> None:
         weights, chunks, starts = (self.arrays[name] for name in ("data", "indices", "indptr"))
         for term in query:
             here = slice(starts[term], starts[term + 1])
             # A chunk occurs once among those of a term.
             out[chunks[here]] += weights[here]
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """Different terms of every chunk, int64 of shape (chunks,)."""
-        return np.bincount(self.arrays["indices"], minlength=self.chunks)
-
-    def chunks_of(self, term: str) -> np.ndarray:
-        """The chunks that have a term, ascending."""
-        chunks: np.ndarray = self.arrays["indices"][self.entries(term)]
-        return chunks
-
-    def entries(self, term: str) -> slice:
-        """Where a term's chunks and weights stand in `arrays`."""
-        starts, number = self.arrays["indptr"], self._number.get(term)
-        return slice(0, 0) if number is None else slice(int(starts[number]), int(starts[number + 1]))
 
     def _ids(self, queries: Sequence[Sequence[str]]) -> list[list[int]]:
         return [[self._number[t] for t in query if t in self._number] for query in queries]

@@ -1,0 +1,194 @@
+"""What questions are asked of, and a question as it is searched for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mog_assets.build.tools import Tools
+from mog_assets.config import Settings
+from mog_assets.index.corpora import Corpora, Encode
+from mog_assets.index.mentions.edges import Mentions
+from mog_assets.index.neighbours import ASKED, Near
+from mog_assets.index.postings import saturation
+from mog_assets.index.vector_stores import CandidateStore
+from mog_assets.index.vocabulary import TERMS, known_share
+from mog_assets.resources import tensors
+from mog_assets.resources.arrays import greatest_of
+from mog_assets.resources.tokens import Count, counter, of_file
+from mog_assets.resources.transformer import embedded_folder
+from mog_assets.search.methods import Method, parse
+
+# The file of the asset `method`.
+CHOSEN = "method.json"
+# Pieces of a section, if its texts of all levels have no more.
+_SECTION = 64
+
+
+def expert_names(settings: Settings) -> list[str]:
+    """Names of the experts, in the order of their scores."""
+    levels = settings.level_range
+    of_texts = [*(f"bm25-{level}" for level in levels), *(f"dense-{level}" for level in levels), "title"]
+    return [*of_texts, *settings.ranking.experts]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A question as it is searched for.
+
+    Attributes:
+        text: Without options.
+        terms: Its words, repetitions included.
+        vector: float32 of shape (size,); None to search by words alone.
+        known: Share of the language of the texts that the encoder knows, see `vocabulary.known_shares`.
+        whole: Whether it is one option, version or name in code that documents have as it stands.
+        quoted: Pieces that have what it quotes, which come first.
+        allowed: Pieces that may be found, bool of shape (pieces,); None if all.
+    """
+
+    text: str
+    terms: Sequence[str]
+    vector: np.ndarray | None
+    known: float
+    whole: bool = False
+    quoted: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    allowed: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """What questions are asked of, opened once: corpora, and what follows from them and from the encoder.
+
+    Attributes:
+        corpora: The corpora of a question set.
+        encode: Questions to vectors; called only if vectors are needed.
+        fingerprint: Gives that of the encoder; called only if vectors are needed.
+        is_token: Which words the encoder has as one token, see `mog_assets.resources.encoder.Encoder.is_token`.
+        tools: The resources, for experts that need others.
+        store: Opens what is searched for candidates in place of the files, if anything is.
+        until: What `auto` stands for, and why, as long as nothing was chosen.
+        models: Models by ranking, as they are opened.
+    """
+
+    corpora: Corpora
+    encode: Encode
+    fingerprint: Callable[[], str]
+    is_token: Callable[[Sequence[str]], np.ndarray]
+    tools: Tools | None = None
+    store: Callable[[], CandidateStore | None] = lambda: None
+    until: tuple[Method, str] | None = None
+    models: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def open(cls, tools: Tools, corpora: Corpora) -> Index:
+        """Open corpora for questions."""
+        encoder = tools.encoder
+        return cls(corpora, encoder.encode_questions, lambda: encoder.fingerprint, encoder.is_token, tools)
+
+    @property
+    def settings(self) -> Settings:
+        """Of the project."""
+        return self.corpora.settings
+
+    @property
+    def levels(self) -> int:
+        """How many there are."""
+        return self.settings.levels
+
+    @cached_property
+    def chosen(self) -> tuple[Method, str]:
+        """The method that `auto` stands for, and why, as one sentence."""
+        if self.until is not None:
+            return self.until
+        stored = json.loads(tensors.read(self.corpora.read("method", None), CHOSEN, "method"))
+        return parse(stored["method"], self.settings), stored["why"]
+
+    @cached_property
+    def count_tokens(self) -> Count:
+        """Counts the tokens of texts as what reads passages does.
+
+        Raises:
+            ConfigError: they cannot be counted; see `resources.tokens.counter`.
+        """
+        settings = self.settings
+        if settings.llm.tokenizer is None and settings.answering.reader != "openai":
+            # Rules have none; the other readers read the tokens of the embedded encoder.
+            return of_file(embedded_folder("answering.reader") / "tokenizer.json", "answering.reader")
+        return counter(settings.llm.tokenizer, settings.llm.model)
+
+    @property
+    def experts(self) -> list[str]:
+        """Names of all experts, in the order of their scores."""
+        return expert_names(self.settings)
+
+    @cached_property
+    def text_experts(self) -> list[str]:
+        """Names of the experts of texts, in the order of their scores."""
+        return expert_names(self.settings)[: 2 * self.levels + 1]
+
+    @cached_property
+    def levels_of_experts(self) -> list[int]:
+        """Level of the texts of each expert; 0 of titles, whose best give no candidates."""
+        return [*self.settings.level_range, *self.settings.level_range, 0]
+
+    @cached_property
+    def sections(self) -> np.ndarray:
+        """First piece of every section, and the number of pieces: int64 of shape (sections + 1,).
+
+        Sections are parts of documents whose texts are scored together: of so many pieces that no text of any level is
+        of two.
+        """
+        offsets, width = self.corpora.layout.offsets, max(_SECTION, 1 << (self.levels - 1))
+        many = -(-np.diff(offsets) // width)
+        document = np.repeat(np.arange(len(many)), many)
+        place = np.arange(len(document)) - np.repeat(np.cumsum(many) - many, many)
+        return np.append(offsets[document] + place * width, self.corpora.layout.count(1))
+
+    def containing(self, pieces: np.ndarray) -> np.ndarray:
+        """The sections of some pieces, ascending, each once."""
+        return np.unique(np.searchsorted(self.sections, pieces, side="right") - 1)
+
+    @cached_property
+    def norms(self) -> np.ndarray:
+        """What is added to the count of a term in each piece, float64; see `postings.saturation`."""
+        mean, options = self.corpora.statistics.mean_lengths["level_1"], self.settings.bm25
+        return saturation(self.corpora.words.lengths, mean, options.k1, options.b)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Characters of every piece, float32."""
+        return np.diff(self.corpora.layout.spans, axis=1)[:, 0].astype(np.float32)
+
+    @cached_property
+    def number_of_corpus(self) -> np.ndarray:
+        """Number of each corpus among all of the project."""
+        every = list(self.settings.corpora)
+        return np.array([every.index(name) for name in self.corpora.names], np.int64)
+
+    @cached_property
+    def mentions(self) -> Mentions:
+        """What the documents of the corpora name."""
+        return Mentions.open(self.corpora)
+
+    @cached_property
+    def vocabulary(self) -> tuple[float, dict[str, float]]:
+        """See `vocabulary.known_share`: of the level-1 pieces of all corpora; and of documents, by language."""
+        stored, is_token = self.corpora.statistics, self.is_token
+        by_language = {code: known_share(*words, is_token) for code, words in stored.by_language().items()}
+        return known_share(*stored.of("level_1").most_frequent(2 * TERMS), is_token), by_language
+
+    def near(self, vector: np.ndarray, k: int, allowed: np.ndarray | None) -> np.ndarray:
+        """Return pieces near a question, the k nearest among them, ascending."""
+        products, first, query = np.full(self.corpora.layout.count(1), -np.inf, np.float32), 0, Near(vector, k)
+        for shard in self.corpora.neighbours:
+            here = slice(first, first + shard.count)
+            shard.compare(query, None if allowed is None else allowed[here], products[here])
+            first += shard.count
+        # By rounded vectors the nearest are not quite the first.
+        best = greatest_of(products, ASKED * k + int(np.count_nonzero(products == np.inf)))
+        return best[products[best] > -np.inf]

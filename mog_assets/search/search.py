@@ -1,0 +1,167 @@
+"""How a question is searched: read this file from the top, `search` first.
+
+Level 1 is searched twice, by words and by vectors. The texts of the sections of the best pieces are scored by every
+expert, exactly, whatever was retrieved: BM25 and vectors of every level, and titles. The pieces of the best texts by
+any expert are the candidates, with what is typed exactly and few texts have, and what the best of them name.
+Rankings order candidates (`rankings`), and passages are joined from them (`passages`).
+
+What two searches of level 1 may miss is a text whose section has no piece among the `NEAREST` of either: evidence
+recall is the same within .0006 as from all texts, on three collections (docs/growth.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mog_assets.registry import EXPERTS
+from mog_assets.resources.arrays import greatest_of, places, ranges
+from mog_assets.search.blend import Blend
+from mog_assets.search.candidates import DEPTHS, Candidates, concatenated, no_candidates
+from mog_assets.search.exact import Typed, find_typed
+from mog_assets.search.index import Index, Query
+from mog_assets.search.relations import mentioned_by, relations_of
+from mog_assets.search.scoring import Scoring, Texts
+
+# Pieces of each of the two searches whose sections a question's candidates may be of.
+NEAREST = 100
+# Pieces of each document that relations add to the candidates.
+MORE = 2
+
+
+def search_all(
+    index: Index, queries: Sequence[Query], reads: bool, advance: Callable[[int], object] = lambda done: None
+) -> Candidates:
+    """Find the candidates of questions, with their score by every expert.
+
+    Args:
+        index: What is searched.
+        queries: The questions.
+        reads: Whether experts are asked that read texts together with the question.
+        advance: Called with the number of questions done.
+    """
+    parts = []
+    for query in queries:
+        parts.append(search(index, query))
+        advance(1)
+    return related(index, queries, concatenated(parts) if parts else no_candidates(len(index.text_experts)), reads)
+
+
+def search(index: Index, query: Query) -> Candidates:
+    """Find the candidates of a question, with their score by every expert of texts."""
+    words, titles = index.corpora.words.matches(query.terms), index.corpora.titles.matches(query.terms)
+    scoring = Scoring(index, query, words, titles)
+    typed = find_typed(scoring)
+    texts = scoring.of_sections(index.containing(np.concatenate([*nearest(scoring), typed.pieces])))
+    pieces = np.union1d(best_pieces(texts, index, query.allowed), typed.among(query.allowed))
+    candidates = scored(scoring, texts, typed, pieces)
+    return follow_mentions(scoring, texts, typed, candidates)
+
+
+def nearest(scoring: Scoring) -> list[np.ndarray]:
+    """Find the best pieces of level 1 by words, and by vectors."""
+    index, allowed, words = scoring.index, scoring.query.allowed, scoring.words_of_pieces
+    store, vector = index.store(), scoring.query.vector
+    if store is None:
+        by_words = greatest_of(words if allowed is None else np.where(allowed, words, 0), NEAREST)
+    else:
+        ((matching, _),) = store.matching([scoring.weights_of_terms], NEAREST, allowed)
+        by_words = np.sort(matching)[greatest_of(words[np.sort(matching)], NEAREST)]
+    by_words = by_words[words[by_words] > 0]
+    if vector is None:
+        return [by_words]
+    if store is None:
+        near = index.near(vector, NEAREST, allowed)
+    else:
+        ((near, _),) = store.nearest(vector[None], NEAREST, allowed)
+        near = np.sort(near)
+    products = scoring.products(near)
+    by_vectors = greatest_of(products, NEAREST)
+    return [by_words, near[by_vectors[products[by_vectors] > 0]]]
+
+
+def best_pieces(texts: Texts, index: Index, allowed: np.ndarray | None) -> np.ndarray:
+    """Return the pieces of the best texts by any expert, ascending."""
+    chosen = np.zeros(len(texts.pieces), bool)
+    open_to = None if allowed is None else allowed[texts.pieces]
+    for column, level in enumerate(index.levels_of_experts):
+        if level:
+            starts = texts.starts(level)
+            scores = texts.scores[column, starts]
+            if open_to is not None:
+                scores = np.where(np.logical_or.reduceat(open_to, starts) if len(starts) else open_to, scores, 0)
+            best = greatest_of(scores, DEPTHS[min(level, len(DEPTHS)) - 1])
+            best = best[scores[best] > 0]
+            ends = np.append(starts[1:], len(texts.pieces))
+            chosen[ranges(starts[best], ends[best])] = True
+    return texts.pieces[chosen if open_to is None else chosen & open_to]
+
+
+def follow_mentions(scoring: Scoring, texts: Texts, typed: Typed, candidates: Candidates) -> Candidates:
+    """Add the best pieces of the documents that the best candidates name, if an expert reads what texts name."""
+    index, layout, allowed = scoring.index, scoring.index.corpora.layout, scoring.query.allowed
+    mentioned = None if scoring.query.vector is None else mentioned_by(index)
+    if mentioned is None:
+        return candidates
+    weights, value = weighed(index, candidates)
+    _, documents = mentioned.more(candidates, value)
+    if not len(documents):
+        return candidates
+    pieces = ranges(layout.offsets[documents], layout.offsets[documents + 1])
+    missing = np.setdiff1d(index.containing(pieces), texts.sections, assume_unique=True)
+    if len(missing):
+        texts = texts.joined(scoring.of_sections(missing))
+    pieces = pieces if allowed is None else pieces[allowed[pieces]]
+    least, span = candidates.bounds
+    worth = ((texts.of_pieces(pieces) - least) / span) @ weights[0]
+    document = layout.document_of[pieces]
+    order = np.lexsort((pieces, -worth, document))
+    added = pieces[order[places(document[order]) < MORE]]
+    if np.isin(added, candidates.piece).all():
+        return candidates
+    return scored(scoring, texts, typed, np.union1d(candidates.piece, added))
+
+
+def scored(scoring: Scoring, texts: Texts, typed: Typed, pieces: np.ndarray) -> Candidates:
+    """Describe pieces of texts, ascending, as candidates."""
+    layout, index = scoring.index.corpora.layout, scoring.index
+    document = layout.document_of[pieces]
+    beside = np.zeros((len(pieces), 2, 2), np.float32)
+    for side, step in enumerate((-1, 1)):
+        other = np.clip(pieces + step, 0, layout.count(1) - 1)
+        present = np.flatnonzero((layout.document_of[other] == document) & (other != pieces))
+        beside[present, side, 0] = scoring.words_of_pieces[other[present]]
+        beside[present, side, 1] = scoring.known_products(texts, other[present])
+    place = [pieces - layout.offsets[document], np.diff(layout.offsets[[document, document + 1]], axis=0)[0]]
+    place += [np.diff(layout.spans[pieces], axis=1)[:, 0], index.number_of_corpus[index.corpora.owners[document]]]
+    return Candidates(
+        np.zeros(len(pieces), np.int64),
+        pieces,
+        texts.of_pieces(pieces),
+        beside,
+        np.stack(place, axis=1).astype(np.int32),
+        typed.values_of(pieces),
+        typed.title_words(document),
+        np.array([scoring.query.known], np.float32),
+    )
+
+
+def weighed(index: Index, candidates: Candidates) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weight of each expert of texts for each question by `fused`, and how good candidates are by these."""
+    weights = Blend().weights(candidates, index.text_experts)
+    return weights, np.einsum("ij,ij->i", candidates.relative, weights[candidates.question])
+
+
+def related(index: Index, queries: Sequence[Query], candidates: Candidates, reads: bool) -> Candidates:
+    """Add the scores by relations of candidates to others, and by experts that read."""
+    relations = relations_of(index)
+    if not relations:
+        return candidates
+    (_, value), columns = weighed(index, candidates), [candidates.scores]
+    for name, relation in relations.items():
+        asked = reads or not EXPERTS[name].reads
+        scores = relation.scores(candidates, value, queries) if asked else np.zeros(len(value), np.float32)
+        columns.append(scores[:, None])
+    return replace(candidates, scores=np.concatenate(columns, axis=1))
