@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from mog_assets.papers.level_search.levels import level_passages
 from mog_assets.papers.level_search.search import limited, searcher
 from mog_assets.papers.level_search.searchers import Bm25Searcher, Hits, Remembering, Searcher
 from mog_assets.papers.mix_of_granularity import router
-from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 from mog_assets.papers.mix_of_granularity.mixing import (
     Granularities,
     RankedChunks,
@@ -34,6 +33,9 @@ from mog_assets.resources.lazy import cached_property, remembered
 from mog_assets.search.ranked_passages import DEPTH, Passages
 from mog_assets.search.retrieval import Groups, Retrieval
 from mog_assets.text.chunks import Layout
+
+if TYPE_CHECKING:
+    from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 
 # Key of the router of each kind of method.
 ROUTERS = {"mog-paper": "router_paper", "mogg-paper": "hop_router_paper"}
@@ -175,6 +177,9 @@ def _node_groups(retrieval: Retrieval, around: Neighbourhoods, groups: Groups | 
 @remembered
 def neighbourhoods(corpora: Corpora) -> Neighbourhoods:
     """Open the sentence graphs of corpora."""
+    # Here, because it imports scipy.
+    from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
+
     return Neighbourhoods.open(corpora)
 
 
