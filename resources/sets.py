@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from mog_assets.resources.errors import MissingArtefact, MogError
@@ -46,14 +47,18 @@ class ArtefactSet:
     artefacts: dict[Place, Artefact]
     path: Path | None
 
-    @property
+    @cached_property
     def version(self) -> str:
         """A digest of their content."""
         return digest({label(*place): artefact.manifest.version for place, artefact in self.artefacts.items()})[:12]
 
-    def of_corpora(self) -> dict[Place, Manifest]:
-        """The manifests of assets of a single corpus."""
-        return {place: artefact.manifest for place, artefact in self.artefacts.items() if place[1] is not None}
+    @cached_property
+    def encoders(self) -> dict[str, str]:
+        """Fingerprints of the encoders that made vectors of chunks, with the name of an artefact of each."""
+        # Of several artefacts of an encoder the first is named.
+        vectors = [(at, own) for at, own in reversed(self.artefacts.items()) if at[0].startswith("embeddings/")]
+        made = {own.manifest.info.get("encoder"): label(*at) for at, own in vectors}
+        return {encoder: name for encoder, name in made.items() if encoder}
 
     def read(self, asset: str, partition: str | None = None) -> Artefact:
         """An artefact, as `Store.read`.

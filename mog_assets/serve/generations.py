@@ -21,7 +21,6 @@ from mog_assets.resources import tracing
 from mog_assets.resources.errors import MissingArtefact, MogError
 from mog_assets.resources.set_files import TOUCH, newest
 from mog_assets.resources.sets import ArtefactSet, open_set
-from mog_assets.resources.store import label
 from mog_assets.search.index import Index
 from mog_assets.search.methods import by_words
 from mog_assets.search.retrieval import Retrieval
@@ -147,11 +146,10 @@ class Generations:
             MogError: settings and artefacts have different encoders: vectors could be compared, and mean nothing.
         """
         encoder = self._tools.encoder
-        for (key, corpus), stored in artefacts.artefacts.items():
-            of = stored.manifest.info.get("encoder") if key.startswith("embeddings/") else None
-            if of is not None and of != encoder.fingerprint:
+        for of, name in artefacts.encoders.items():
+            if of != encoder.fingerprint:
                 raise MogError(
-                    f"{label(key, corpus)}: expected vectors of the encoder in the settings "
+                    f"{name}: expected vectors of the encoder in the settings "
                     f"({encoder.fingerprint[:12]}), got those of another one ({of[:12]}): open the project again if "
                     "the settings have changed, else run `mog run`"
                 )
