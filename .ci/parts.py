@@ -10,6 +10,7 @@ Entry points of what is left out are left out, too. The copy gets an environment
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -55,28 +56,31 @@ def check_parts() -> bool:
     plugins = sorted(path.parent.name for path in (ROOT / "mog_assets" / "plugins").glob("*/__init__.py"))
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(2) as pool:
         folder = Path(temporary)
-        passed = [_test(folder / "core", [], ["-n", "2"]), _test(folder / "papers", ["papers"], ["-n", "2"])]
-        passed += pool.map(lambda name: _test(folder / name, [name], []), plugins)
-    return all([*passed, _run(ROOT, "everything", ["-n", "2", "-m", "whole"])])
+        # What the core's tests build of the samples is where those of a plugin begin.
+        home = {"MOG_TEST_HOME": str(folder / "home")}
+        passed = [_test(folder / "core", [], ["-n", "2"], home), _test(folder / "papers", ["papers"], ["-n", "2"], {})]
+        passed += pool.map(lambda name: _test(folder / name, [name], [], home), plugins)
+    return all([*passed, _run(ROOT, "everything", ["-n", "2", "-m", "whole"], {})])
 
 
-def _test(folder: Path, parts: list[str], options: list[str]) -> bool:
+def _test(folder: Path, parts: list[str], options: list[str], variables: dict[str, str]) -> bool:
     """Run the tests of some parts alone, those of the core if none is named."""
     copy_parts(folder, parts)
     tests = [f"tests/{part}" if part == "papers" else f"tests/plugins/{part}" for part in parts]
-    passed = _run(folder, ", ".join(parts) or "the core", [*options, "-m", "not whole", *tests])
+    passed = _run(folder, ", ".join(parts) or "the core", [*options, "-m", "not whole", *tests], variables)
     shutil.rmtree(folder)
     return passed
 
 
-def _run(folder: Path, name: str, options: list[str]) -> bool:
+def _run(folder: Path, name: str, options: list[str], variables: dict[str, str]) -> bool:
     usual = ["--dist", "loadfile", "--no-loadscope-reorder", "--hypothesis-profile", "full", "-p", "no:cacheprovider"]
     python = [str(folder / ".venv" / "bin" / "python"), "-m", "pytest", "-rfE"]
     # Output of those that run side by side is shown when they end.
     aside = None if "-n" in options else subprocess.PIPE
     sys.stdout.write(f"{name}:\n" if aside is None else "")
     sys.stdout.flush()
-    ran = subprocess.run([*python, *usual, *options], cwd=folder, stdout=aside, stderr=subprocess.STDOUT)
+    environment, command = {**os.environ, **variables}, [*python, *usual, *options]
+    ran = subprocess.run(command, cwd=folder, env=environment, stdout=aside, stderr=subprocess.STDOUT)
     if ran.stdout is not None:
         sys.stdout.write(f"{name}:\n{ran.stdout.decode(errors='replace')}")
         sys.stdout.flush()
