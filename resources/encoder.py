@@ -157,10 +157,11 @@ class Encoder:
 
     def encode_questions(self, texts: Sequence[str], keep: bool = True) -> Vectors:
         """Encode questions, see `encode`; the model is looked for when there are some."""
-        encode = getattr(self.model, "light_vectors", None) if self.light and not keep else None
-        vectors: Vectors | None = encode(texts) if encode else None
-        if vectors is not None:
-            return vectors
+        light = getattr(self.model, "light", None) if self.light and not keep else None
+        if light is not None:
+            with tracing.span("encode", texts=len(texts), model=self.settings.model):
+                vectors: Vectors = light(texts)
+                return vectors
         return self.questions.encode(texts, keep=keep)
 
     def _encode_anyhow(self, texts: Sequence[str], advance: Advance | None, keep: bool) -> Vectors:

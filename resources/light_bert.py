@@ -44,12 +44,14 @@ class QuestionBert:
 
     Attributes:
         positions: Most tokens of a text.
+        size: Of a hidden state.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         config = json.loads((folder / "config.json").read_bytes())
         self.positions: int = config["max_position_embeddings"]
+        self.size: int = config["hidden_size"]
         self._layers, self._heads = config["num_hidden_layers"], config["num_attention_heads"]
         self._epsilon = config["layer_norm_eps"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -322,19 +322,21 @@ class Transformer:
         return WordPieces(Path(self.source)) if self.settings.model == EMBEDDED else self._loaded.tokenizer
 
     @cached_property
-    def _light(self) -> QuestionBert:
-        return QuestionBert(Path(self.source))
-
-    def light_vectors(self, texts: Sequence[str]) -> Vectors | None:
-        """Encode few questions without torch; None if there are none, or the model is not the embedded one on a CPU."""
-        if not texts or self.settings.model != EMBEDDED or self.device != "cpu" or self._pooling != "mean":
+    def light(self) -> Callable[[Sequence[str]], Vectors] | None:
+        """Encodes few questions without torch; None if the model is not the embedded one on a CPU."""
+        if self.settings.model != EMBEDDED or self.device != "cpu" or self._pooling != "mean":
             return None
-        length = min(self.settings.max_length, self._light.positions)
-        prompted = [self.prompt("query") + text for text in texts]
-        tokens = self._tokenizer(prompted, max_length=length)["input_ids"]
-        rows = [self._light.hidden(row).mean(axis=0) for row in tokens]
-        vectors = np.array(rows, np.float32).reshape(len(texts), -1)[:, : self.settings.dimensions]
-        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
+        network = QuestionBert(Path(self.source))
+        length = min(self.settings.max_length, network.positions)
+
+        def encode(texts: Sequence[str]) -> Vectors:
+            prompted = [self.prompt("query") + text for text in texts]
+            tokens = self._tokenizer(prompted, max_length=length)["input_ids"]
+            rows = [network.hidden(row).mean(axis=0) for row in tokens]
+            vectors = np.array(rows, np.float32).reshape(len(texts), network.size)[:, : self.settings.dimensions]
+            return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
+
+        return encode
 
     @cached_property
     def source(self) -> str:

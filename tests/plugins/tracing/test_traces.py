@@ -158,6 +158,7 @@ def test_a_trace_can_be_read_on_the_terminal(sample_project):
     assert [line.split()[0] for line in lines[lines.index(next(filter(TRACE_LINE.match, lines))) + 1 :]] == [
         "mog",
         "retrieve",
+        "open",
         "rank",
         "search",
         "encode",
