@@ -410,14 +410,15 @@ def lab_of_weights(**sets):
         ]
         chosen = np.concatenate([np.repeat(np.arange(len(c)), c) for c in kinds.values()])
         weights[name] = np.full((len(chosen), 3), 0.1) + 0.6 * np.eye(3)[chosen]
-    return SimpleNamespace(
-        seed=0,
-        tested=lambda: questions,
-        retrieval=lambda name: SimpleNamespace(once=lambda make, kind: weights[name]),
-    )
+    return SimpleNamespace(seed=0, tested=lambda: questions, retrieval=weights.get)
 
 
-def test_kinds_are_the_question_sets_of_figure_4_where_a_set_has_several():
+@pytest.fixture
+def weights_known(monkeypatch):
+    monkeypatch.setattr(labels.ranker, "router_weights", lambda retrieval, kind: retrieval)
+
+
+def test_kinds_are_the_question_sets_of_figure_4_where_a_set_has_several(weights_known):
     lab = lab_of_weights(mirage={"pubmedqa": (8, 0, 92), "bioasq": (60, 20, 20)})
     found = labels.router_weights(lab)
     (row,) = found.tables["do they choose alike? total variation distance, permutation test over documents, Holm"]
@@ -431,7 +432,7 @@ def test_kinds_are_the_question_sets_of_figure_4_where_a_set_has_several():
     assert finest.verdict == "not seen" and "8 questions, level 3 for 92" in finest.because
 
 
-def test_levels_are_not_said_to_differ_or_be_the_finest_without_questions_that_show_it():
+def test_levels_are_not_said_to_differ_or_be_the_finest_without_questions_that_show_it(weights_known):
     found = labels.router_weights(lab_of_weights(pubmedqa={"a": (6, 4, 0)}, other={"b": (5, 5, 0)}))
     assert [claim.verdict for claim in found.claims[1:]] == ["undecided", "undecided"]
     found = labels.router_weights(lab_of_weights(other={"b": (5, 5, 0)}))
