@@ -212,7 +212,9 @@ def test_another_code_version_rebuilds_that_asset_and_what_follows_in_every_corp
     monkeypatch.setattr(automation, "graph", bumped)
     daemon.reload()
     runs = daemon.settle()
-    assert shape(runs)[:2] == [(corpus, {"tokens", "bm25/level_1", "neighbours"}) for corpus in ("birds", "fish")]
+    assert shape(runs)[:2] == [
+        (corpus, {"tokens", "bm25/level_1", "neighbours", "qdrant"}) for corpus in ("birds", "fish")
+    ]
     # The same content came of it: nothing that is made from all corpora follows.
     assert len(runs) == 2 and all(run.success and run.done["tokens"] for run in runs)
 
@@ -225,7 +227,7 @@ def test_a_changed_setting_rebuilds_what_depends_on_it_when_the_graph_is_loaded_
     runs = daemon.settle()
     assert all(run.success for run in runs), [run.failures for run in runs]
     # Edges of the sentence graph are BM25's as well.
-    assert [r for r in shape(runs) if r[0]] == [(corpus, {"sentence_graph"}) for corpus in ("birds", "fish")]
+    assert [r for r in shape(runs) if r[0]] == [(corpus, {"sentence_graph", "qdrant"}) for corpus in ("birds", "fish")]
     overall = set().union(*(run.assets for run in runs if run.partition is None))
     assert {"soft_labels", "runs", "scores"} <= overall <= OVERALL
 

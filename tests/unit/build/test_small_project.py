@@ -23,7 +23,6 @@ from mog_assets.build.plan import graph
 from mog_assets.build.runner import selected
 from mog_assets.cli import main
 from mog_assets.config import QuestionSetSettings
-from mog_assets.registry import VECTOR_STORES
 from mog_assets.resources import progress
 from mog_assets.resources.files import make_home
 from mog_assets.resources.sqlite import connect
@@ -37,7 +36,7 @@ pytestmark = [pytest.mark.full, pytest.mark.whole]
 MARKER = "zeppelinquark"
 QUESTION = f"Which {MARKER} is planted in October?"
 OPTIONS = {"A": f"garlic {MARKER}", "B": "the moon"}
-NOT_NEEDED = {"known_items", "sentence_graph", "hop_statistics", "topics/model", "topics/assigned"}
+NOT_NEEDED = {"known_items", "sentence_graph", "hop_statistics", "topics/model", "topics/assigned", "qdrant"}
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +74,7 @@ def test_what_a_method_or_a_selection_names_is_built_with_its_inputs(first_run):
         "known_items",
         "topics/model",
         "topics/assigned",
+        "qdrant",
     }
     recipes = graph(first_run.settings)
     chosen = selected(first_run.settings, recipes, ["topics/assigned"])
@@ -89,7 +89,7 @@ def test_words_come_first_then_what_every_search_needs_then_the_rest(first_run, 
     words, first, rest = ({key for key, recipe in recipes.items() if recipe.turn == turn} for turn in range(3))
     assert {"chunks/level_1", "bm25/level_1", "statistics"} <= words
     assert {"embeddings/level_2", "mentions", "method"} <= first
-    assert {*NOT_NEEDED & set(recipes), *(f"{store.asset}/level_1" for store in VECTOR_STORES.values())} <= rest
+    assert NOT_NEEDED & set(recipes) <= rest
     order = list(recipes)
     for earlier, later in ((words, first), (first, rest)):
         assert max(map(order.index, earlier)) < min(map(order.index, later))
@@ -109,8 +109,6 @@ def test_what_a_search_needs_waits_for_no_pool_of_what_measures(first_run):
 def test_steps_of_one_run_are_in_that_order_too(first_run):
     ends = [line.partition(":")[0] for line in first_run.said if ": done in" in line]
     assert ends.index("statistics") < ends.index("embeddings/level_1 of corpus notes")
-    for store in VECTOR_STORES.values():
-        assert ends.index("mentions of corpus notes") < ends.index(f"{store.asset}/level_1 of corpus notes")
 
 
 def test_words_are_searched_while_a_run_makes_the_first_vectors(tmp_path):

@@ -121,7 +121,7 @@ def test_a_project_that_chose_no_method_yet_says_to_run(plain, make_project, tmp
     assert result.exit_code == 0, result.output
     result = called("retrieve", QUESTION, "--config", project.config)
     assert result.exit_code == 1
-    assert "method has not been materialised: run `mog run`" in one_line(result.stderr)
+    assert "has not been materialised: run `mog run`" in one_line(result.stderr)
 
 
 # Nothing found: what is true of each retriever
