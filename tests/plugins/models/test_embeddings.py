@@ -341,7 +341,8 @@ def test_a_text_without_a_vector_is_counted_named_and_found_by_its_words_and_an_
         assert json.loads(mog("documents", "--json"))[0]["texts without vector"] == 1
         assert documents("fused", "What is zinc?")[0] == "odd.txt"
         for method in ("dense-1", "dense-2"):
-            assert sorted(documents(method, "What is zinc?")) == ["garlic.txt", "stars.txt"]
+            # What points the other way is no candidate.
+            assert {"garlic.txt"} <= set(documents(method, "What is zinc?")) <= {"garlic.txt", "stars.txt"}
         (folder / "stars.txt").write_text("Stars are very hot balls of gas.", encoding="utf-8")
         _, edited = built("home")
         _, rebuilt = built("another")
