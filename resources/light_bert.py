@@ -31,7 +31,7 @@ class WordPieces:
         self.unk_token_id = self._tokenizer.token_to_id("[UNK]")
 
     def __call__(self, texts: Sequence[str], *, max_length: int, **_: Any) -> dict[str, list[list[int]]]:
-        """Tokens of each text, truncated to `max_length`."""
+        """Return tokens of each text, truncated to `max_length`."""
         self._tokenizer.enable_truncation(max_length)
         # A batch is divided among threads, which takes longer than a few texts.
         few = len(texts) < _FEW
@@ -62,7 +62,7 @@ class QuestionBert:
         return load_file(self._folder / "model.safetensors")
 
     def hidden(self, tokens: Sequence[int]) -> np.ndarray:
-        """Hidden states of the last layer for a text, float32 of shape (tokens, size)."""
+        """Return hidden states of the last layer for a text, float32 of shape (tokens, size)."""
         table = "embeddings.{}_embeddings.weight"
         x = self._weights[table.format("word")][np.asarray(tokens)] + self._weights[table.format("token_type")][0]
         x = self._norm("embeddings", x + self._weights[table.format("position")][: len(tokens)])
@@ -93,7 +93,7 @@ class QuestionBert:
 
 
 def _gelu(x: np.ndarray) -> np.ndarray:
-    """X · Φ(x), with the error function to 2e-7 (Abramowitz and Stegun 1964, 7.1.26): that of scipy takes an import."""
+    """Return x · Φ(x) to 2e-7, without an import of scipy (Abramowitz and Stegun 1964, 7.1.26)."""
     size = np.abs(x) / np.float32(np.sqrt(2))
     t, power = 1 / (1 + np.float32(0.3275911) * size), np.float32(0)
     for factor in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592):

@@ -29,12 +29,12 @@ _BETWEEN = b"\n\n"
 
 
 def newest(home: Path) -> Path | None:
-    """The file of the last set that was published below a home; None if there is none."""
+    """Return the file of the last set that was published below a home; None if there is none."""
     return max(_files(home), default=None)
 
 
 def read_set(path: Path) -> list[Manifest]:
-    """The manifests of a set.
+    """Return the manifests of a set.
 
     Raises:
         OSError: the file cannot be read.
@@ -94,7 +94,7 @@ def held(home: Path, paths: Iterable[Path], last: bool = True) -> set[Path]:
 
 
 def folder_of(home: Path, asset: str, partition: str | None) -> Path:
-    """Folder of an artefact, existing or not."""
+    """Return folder of an artefact, existing or not."""
     base = home / "store" / asset
     return base / "corpus" / partition if partition else base
 

@@ -61,7 +61,7 @@ class ArtefactSet:
         return {encoder: name for encoder, name in made.items() if encoder}
 
     def read(self, asset: str, partition: str | None = None) -> Artefact:
-        """An artefact, as `Store.read`.
+        """Return an artefact, as `Store.read`.
 
         Raises:
             MissingArtefact: it is not one of these.
@@ -139,7 +139,7 @@ def publish(store: Store, required: Iterable[Place], others: Iterable[Place]) ->
 def _agreeing(
     find: Callable[[str, str | None], Manifest | None], required: Sequence[Place], others: Iterable[Place]
 ) -> dict[Place, Manifest]:
-    """The manifests of artefacts that were made from each other.
+    """Return the manifests of artefacts that were made from each other.
 
     Raises:
         MissingArtefact: a required one is not there.
@@ -171,5 +171,5 @@ def _agreeing(
 
 
 def _other_source(manifest: Manifest, versions: dict[str, str]) -> str | None:
-    """What an artefact was made from of which there is another version now."""
+    """Return what an artefact was made from of which there is another version now."""
     return next((source for source, v in manifest.inputs.items() if versions.get(source, v) != v), None)

@@ -1,4 +1,4 @@
-"""What Dagster is told of an artefact: counts, tables, plots and checks, by a run of Dagster or without one."""
+"""Tell Dagster of an artefact: counts, tables, plots and checks, by a run of Dagster or without one."""
 
 from __future__ import annotations
 

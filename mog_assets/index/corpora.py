@@ -68,7 +68,7 @@ class Corpora:
         return join_layouts("", self.layouts)
 
     def starts(self, level: int) -> np.ndarray:
-        """First chunk of each corpus at a level, int64 of shape (corpora,)."""
+        """Return first chunk of each corpus at a level, int64 of shape (corpora,)."""
         return np.cumsum([0, *(layout.count(level) for layout in self.layouts)])[:-1]
 
     @cached_property
@@ -110,7 +110,7 @@ class Corpora:
 
     @cached_property
     def neighbours(self) -> list[Neighbours]:
-        """What leads to near vectors of level 1, of every shard of each corpus."""
+        """Leads to near vectors of level 1, of every shard of each corpus."""
         shards, counts = [], iter(self.vectors.counts)
         for name in self.names:
             stored = self.read("neighbours", name)
@@ -120,16 +120,16 @@ class Corpora:
         return shards
 
     def bucket_files(self, key: str) -> list[Path]:
-        """Files of an asset, one for each bucket, in order."""
+        """Return files of an asset, one for each bucket, in order."""
         stored = [self.read(key, name) for name in self.names]
         return [artefact.path(name) for artefact in stored for name in artefact.names("bucket")]
 
     def texts(self, documents: Iterable[int]) -> dict[int, tuple[str, str]]:
-        """Titles and texts of some documents, by position."""
+        """Return titles and texts of some documents, by position."""
         return {position: (row["title"], row["text"]) for position, row in self.rows(documents).items()}
 
     def rows(self, documents: Iterable[int], columns: Sequence[str] = ("title", "text")) -> dict[int, dict[str, Any]]:
-        """What is stored of some documents, by position.
+        """Return what is stored of some documents, by position.
 
         Args:
             documents: Positions of the documents.
@@ -150,7 +150,7 @@ class Corpora:
         return OpenTables()
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Some columns of all documents, in order, a bucket at a time."""
+        """Return some columns of all documents, in order, a bucket at a time."""
         for path in self._buckets[1]:
             yield read_table(path, columns)
 
@@ -177,7 +177,7 @@ class Corpora:
         return {}
 
     def tokens_in(self, document: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """Tokens of spans: words (runs of letters, digits and underscores) and punctuation marks.
+        """Return tokens of spans: words (runs of letters, digits and underscores) and punctuation marks.
 
         A token belongs to the span that it starts in, so spans that tile a text partition its tokens.
 

@@ -1,4 +1,4 @@
-"""Which pieces of a shard are near a question: by a product with all of them, or by a graph that leads to the nearest.
+"""Find the pieces of a shard that are near a question: by a product with all, or by a graph that leads to the nearest.
 
 Vectors are rounded to a byte a number, a quarter of their bytes in memory: that of a question with 50,000 of them takes
 1.5 ms on one core (6 ms as float32). Of a large shard a graph does not even look at most. What either finds is compared
@@ -72,7 +72,7 @@ def write_rounded(vectors: Sequence[str], out: str) -> int:
 
 
 def _rounded(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors as int8, and what each is multiplied by: float32 of shape (vectors,)."""
+    """Return vectors as int8, and what each is multiplied by: float32 of shape (vectors,)."""
     scales = (np.abs(vectors).max(axis=1, initial=0) / 127).astype(np.float32)
     return np.rint(vectors / np.maximum(scales, 1e-12)[:, None]).astype(np.int8), scales
 
@@ -96,9 +96,9 @@ class Near:
 
     @cached_property
     def cut_off(self) -> float:
-        """What graphs multiply products by: they have vectors times 127, and cut their numbers off."""
-        own = np.trunc(127 * self.vector / max(float(np.linalg.norm(self.vector)), 1e-12))
-        return max(float(own @ own), 1.0)
+        """Scale of the products of graphs, which have vectors times 127 and cut their numbers off."""
+        cut = np.trunc(127 * self.vector / max(float(np.linalg.norm(self.vector)), 1e-12))
+        return max(float(cut @ cut), 1.0)
 
 
 class Neighbours:
@@ -152,7 +152,7 @@ class Neighbours:
 
 
 def _mapped(path: Path, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The rounded vectors of a shard and their scales."""
+    """Return the rounded vectors of a shard and their scales."""
     try:
         rows = np.load(path, mmap_mode="r")
         if rows.dtype != np.int8 or rows.ndim != 2 or len(rows) != count:

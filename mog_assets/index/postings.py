@@ -40,7 +40,7 @@ class TermCounts:
         return np.diff(self.indptr)
 
     def rows(self, terms: Sequence[str]) -> list[int]:
-        """Columns of some terms, −1 for those that no text has."""
+        """Return columns of some terms, −1 for those that no text has."""
         assert isinstance(self.terms, TermTable)
         rows: list[int] = self.terms.rows(terms).tolist()
         return rows
@@ -118,7 +118,7 @@ class Matches:
         return np.bincount(np.array(self.order, np.int64), minlength=len(self.terms))
 
     def texts_of(self, place: int) -> np.ndarray:
-        """The texts that have a term, ascending, int64."""
+        """Return the texts that have a term, ascending, int64."""
         return self.text[self.place == place]
 
     def scores(self, weights: np.ndarray, norms: np.ndarray | None) -> np.ndarray:
@@ -140,7 +140,7 @@ class Matches:
         return np.bincount(self.text, added, self.of.count).astype(np.float32)
 
     def counts_in(self, texts: np.ndarray) -> np.ndarray:
-        """How often some texts, each once, have each term: float64 of shape (terms, texts)."""
+        """Return how often some texts, each once, have each term: float64 of shape (terms, texts)."""
         counts, column = np.zeros((len(self.terms), len(texts))), np.full(self.of.count, -1, np.int32)
         column[texts] = np.arange(len(texts), dtype=np.int32)
         at = column.take(self.text)

@@ -153,8 +153,10 @@ class Candidates:
         return Candidates(**kept, **{name: getattr(self, name)[questions] for name in OF_QUESTIONS})
 
 
-def concatenated(parts: Sequence[Candidates]) -> Candidates:
-    """Put the candidates of questions after those of others."""
+def concatenated(parts: Sequence[Candidates], experts: int) -> Candidates:
+    """Put the candidates of questions after those of others; `experts` is how many score each."""
+    if not parts:
+        return _no_candidates(experts)
     if len(parts) == 1:
         return parts[0]
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in (*COLUMNS, *OF_QUESTIONS)}
@@ -163,7 +165,7 @@ def concatenated(parts: Sequence[Candidates]) -> Candidates:
     return Candidates(**columns)
 
 
-def no_candidates(experts: int) -> Candidates:
+def _no_candidates(experts: int) -> Candidates:
     """Return the candidates of no questions."""
     none, few = np.zeros(0, np.int64), np.zeros(0, np.int8)
     scores, beside, place = np.zeros((0, experts)), np.zeros((0, 2, 2)), np.zeros((0, 4), np.int32)

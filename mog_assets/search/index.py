@@ -31,7 +31,7 @@ _SECTION = 64
 
 
 def expert_names(settings: Settings) -> list[str]:
-    """Names of the experts, in the order of their scores."""
+    """Return names of the experts, in the order of their scores."""
     levels = settings.level_range
     of_texts = [*(f"bm25-{level}" for level in levels), *(f"dense-{level}" for level in levels), "title"]
     return [*of_texts, *settings.ranking.experts]
@@ -45,7 +45,7 @@ class Query:
         text: Without options.
         terms: Its words, repetitions included.
         vector: float32 of shape (size,); None to search by words alone.
-        known: Share of the language of the texts that the encoder knows, see `vocabulary.known_shares`.
+        vocabulary: Share of the language of the texts that the encoder knows, see `vocabulary.known_shares`.
         whole: Whether it is one option, version or name in code that documents have as it stands.
         quoted: Pieces that have what it quotes, which come first.
         allowed: Pieces that may be found, bool of shape (pieces,); None if all.
@@ -54,7 +54,7 @@ class Query:
     text: str
     terms: Sequence[str]
     vector: np.ndarray | None
-    known: float
+    vocabulary: float
     whole: bool = False
     quoted: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     allowed: np.ndarray | None = None
@@ -150,7 +150,7 @@ class Index:
         return np.append(offsets[document] + place * width, self.corpora.layout.count(1))
 
     def containing(self, pieces: np.ndarray) -> np.ndarray:
-        """The sections of some pieces, ascending, each once."""
+        """Return the sections of some pieces, ascending, each once."""
         return np.unique(np.searchsorted(self.sections, pieces, side="right") - 1)
 
     @cached_property

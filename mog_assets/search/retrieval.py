@@ -5,7 +5,7 @@ How passages are ranked is registered, see `search.methods.METHODS`; `search.sea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -69,7 +69,7 @@ class Retrieval:
         question_set, measured: The questions with their evidence, and where they are of, if they are measured.
         inputs: The questions with their candidates, if these are known already.
         given: Vectors of the questions, if these are known already.
-        within: Pieces that may be found for each question, bool of shape (questions, pieces); None if all.
+        pieces_of: Group of every piece, and of every question, which finds those of its group alone; None if all.
     """
 
     index: Index
@@ -80,7 +80,7 @@ class Retrieval:
     measured: Sequence[Question] = ()
     inputs: Inputs | None = None
     given: np.ndarray | None = None
-    within: np.ndarray | None = None
+    pieces_of: tuple[np.ndarray, np.ndarray] | None = None
     _scores: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
     _limited: dict[Any, Any] = field(default_factory=dict, repr=False)
 
@@ -100,20 +100,20 @@ class Retrieval:
         return cls(Index.open(tools, Corpora.open(read, tools.settings, corpora)), queries)
 
     def again(self, queries: Sequence[str], given: np.ndarray | None = None) -> Retrieval:
-        """The same for other questions, with their vectors where these are known."""
+        """Return the same for other questions, with their vectors where these are known."""
         return self._replaced(queries=queries, question_set="", measured=(), given=given)
 
     def measuring(self, question_set: str, questions: Sequence[Question], inputs: Inputs | None = None) -> Retrieval:
-        """The same for questions whose evidence is known, with their candidates where these are known."""
+        """Return the same for questions whose evidence is known, with their candidates where these are known."""
         queries = [question.question for question in questions]
         return self._replaced(queries=queries, question_set=question_set, measured=questions, inputs=inputs, given=None)
 
     def among(self, allowed: np.ndarray | None) -> Retrieval:
-        """The same with passages of some documents only; see `allowed`."""
+        """Return the same with passages of some documents only; see `allowed`."""
         return self._replaced(allowed=allowed)
 
     def having(self, quoted: Quoted | None) -> Retrieval:
-        """The same with passages of documents that have what the question quotes."""
+        """Return the same with passages of documents that have what the question quotes."""
         if quoted is None:
             return self
         allowed = quoted.documents if self.allowed is None else self.allowed & quoted.documents
@@ -142,16 +142,16 @@ class Retrieval:
         """Terms of the questions."""
         return [question.terms for question in self.analysed]
 
-    def _as_searched(self, vectors: Sequence[np.ndarray | None], known: Sequence[float]) -> list[Query]:
-        """The questions as they are searched for."""
-        every = [None if self.allowed is None else self.allowed[self.corpora.layout.document_of]] * len(self.queries)
-        if self.within is not None:
-            every = [mask if one is None else mask & one for mask, one in zip(self.within, every, strict=True)]
-        rows = zip(self.queries, self.analysed, vectors, known, every, strict=True)
-        return [
-            Query(text, own.terms, vector, share, own.whole, self.quoted, mask)
-            for text, own, vector, share, mask in rows
-        ]
+    def _as_searched(self, vectors: Sequence[np.ndarray | None], vocabulary: Sequence[float]) -> Iterator[Query]:
+        """Yield the questions as they are searched for."""
+        allowed = None if self.allowed is None else self.allowed[self.corpora.layout.document_of]
+        for row, (text, analysed) in enumerate(zip(self.queries, self.analysed, strict=True)):
+            mask = allowed
+            if self.pieces_of is not None:
+                pieces, questions = self.pieces_of
+                mask = (pieces == questions[row]) & (questions[row] >= 0)
+                mask = mask if allowed is None else mask & allowed
+            yield Query(text, analysed.terms, vectors[row], vocabulary[row], analysed.whole, self.quoted, mask)
 
     @cached_property
     def read(self) -> Inputs:
@@ -164,32 +164,32 @@ class Retrieval:
         reading = any(EXPERTS[name].reads for name in self.corpora.settings.ranking.experts)
         return self._searched(False) if reading and self.inputs is None else self.read
 
-    @cached_property
-    def queries_searched(self) -> list[Query]:
+    @property
+    def searched(self) -> Iterator[Query]:
         """The questions as they are searched for, by words and by vectors."""
         index = self.index
-        known = known_shares(self.queries, self.corpora.analysis, *index.vocabulary, index.is_token)
-        return self._as_searched(list(np.asarray(self.vectors, np.float32)), known.tolist())
+        shares = known_shares(self.queries, self.corpora.analysis, *index.vocabulary, index.is_token)
+        return self._as_searched(list(np.asarray(self.vectors, np.float32)), shares.tolist())
 
     def _searched(self, reads: bool) -> Inputs:
         with tracing.span("search", questions=len(self.queries)):
-            queries = self.queries_searched
-            words = np.array([len(query.terms) for query in queries], np.int64)
-            candidates = search_all(self.index, queries, reads)
+            candidates = search_all(self.index, self.searched, reads)
+            words = np.array([len(terms) for terms in self.terms], np.int64)
             return Inputs(candidates, np.asarray(self.vectors, np.float32), words, [0, self.index.levels])
 
     @cached_property
     def by_words(self) -> Candidates:
         """The candidates by words alone."""
         queries = self._as_searched([None] * len(self.queries), [0.0] * len(self.queries))
-        return concatenated([search(self.index, query) for query in queries])
+        parts = [search(self.index, query) for query in queries]
+        return concatenated(parts, len(self.index.text_experts))
 
     def candidates_for(self, kind: str) -> Inputs:
-        """The questions with their candidates, as a ranking needs them."""
+        """Return the questions with their candidates, as a ranking needs them."""
         return self.read if METHODS[kind].ranking.reads else self.unread
 
     def model(self, kind: str) -> Any:
-        """The model of a ranking: trained, or the rule of one without training.
+        """Return the model of a ranking: trained, or the rule of one without training.
 
         Raises:
             MogError: it is damaged, or was trained for another encoder or other experts.
@@ -206,7 +206,7 @@ class Retrieval:
         return self._scores[kind]
 
     def shares(self, kind: str) -> np.ndarray | None:
-        """Share of each expert in the weight of all, float of shape (questions, experts); None if it weighs none."""
+        """Return the share of each expert in the weight of all, shape (questions, experts); None if none is weighed."""
         model = self.model(kind)
         if not hasattr(model, "weights"):
             return None
@@ -219,11 +219,11 @@ class Retrieval:
         return self.index.chosen
 
     def resolved(self, method: Method) -> Method:
-        """The method, or the chosen one for `auto`."""
+        """Return the method, or the chosen one for `auto`."""
         return self.chosen[0] if method.kind == AUTO else method
 
     def rank(self, method: Method, k: int) -> Passages:
-        """The passages of every question; those of rankings are single pieces.
+        """Return the passages of every question; those of rankings are single pieces.
 
         Args:
             method: Any method.
@@ -238,7 +238,7 @@ class Retrieval:
         return ranked if self.allowed is None else ranked.at(self.allowed[ranked.document])
 
     def fell_back(self, method: Method, k: int) -> np.ndarray:
-        """Questions for which a method with a limit gives passages of all groups, bool of shape (questions,).
+        """Return questions for which a method with a limit gives passages of all groups, bool of shape (questions,).
 
         They are of no group, or fewer than k passages are of theirs.
         """
@@ -248,14 +248,14 @@ class Retrieval:
         return np.asarray(self.groups(method.limit).none | (count < k))
 
     def groups(self, limit: str) -> Groups:
-        """Limits each question to some chunks: see `methods.LIMITS`."""
+        """Limit each question to some chunks: see `methods.LIMITS`."""
         if limit not in self._limited:
             self._limited[limit] = LIMITS[limit].groups(self)
         groups: Groups = self._limited[limit]
         return groups
 
     def _of_group(self, method: Method) -> Passages:
-        """Passages of each question's group alone."""
+        """Return passages of each question's group alone."""
         if method not in self._limited:
             self._limited[method] = method.of.rank(self, method, self.groups(method.limit))
         passages: Passages = self._limited[method]
@@ -275,7 +275,7 @@ class Retrieval:
         return [{**group, "fallback": fell_back} for group, fell_back in described]
 
     def passages(self, method: Method, k: int | None = None, budget: int | str | Budget | None = None) -> Passages:
-        """The best passages for every question, as people and readers get them.
+        """Return the best passages for every question, as people and readers get them.
 
         With a budget, and for rankings, neighbouring pieces are joined and no text is repeated.
 
@@ -300,7 +300,7 @@ class Retrieval:
             return fitting(ranked if k is None else ranked.at(ranked.rank < k), amount or 0, sizes)
 
     def sizes(self, budget: Budget, joined: bool = True) -> Sizes:
-        """What a budget counts: characters, or tokens of what reads passages.
+        """Return what a budget counts: characters, or tokens of what reads passages.
 
         Args:
             budget: The budget.
@@ -309,7 +309,7 @@ class Retrieval:
         return partial(_token_sizes, self, joined) if budget.tokens else characters
 
     def reasons(self, method: Method, passages: Passages) -> list[str]:
-        """Why each passage is there: what raised the score of its best piece most; empty unless it is a ranking's.
+        """Say why each passage is there: what raised the score of its best piece; empty unless it is a ranking's.
 
         Args:
             method: What found them.
@@ -319,7 +319,7 @@ class Retrieval:
         return method.of.reasons(self, method, passages)
 
     def best_pieces(self, kind: str) -> Passages:
-        """The best pieces for every question by a ranking, one passage each."""
+        """Return the best pieces for every question by a ranking, one passage each."""
         question, piece, scores = self._by_score(kind)
         if METHODS[kind].ranking.again:
             again = self._following(question, piece)._by_score(kind)
@@ -327,7 +327,7 @@ class Retrieval:
         return self._of_pieces(question, piece, scores)
 
     def best_chunks(self, retriever: RetrieverName, level: int, groups: Groups | None = None) -> Passages:
-        """The best chunks of a level for every question, of those that candidates are of.
+        """Return the best chunks of a level for every question, of those that candidates are of.
 
         Args:
             retriever: What scores them: BM25, vectors, or both, fused by reciprocal ranks.
@@ -336,9 +336,9 @@ class Retrieval:
         """
         layout, retrieval = self.corpora.layout, self
         if groups is not None:
-            owner = np.concatenate(groups.chunks(level))[layout.containing(np.arange(layout.count(1)), level)]
-            within = (owner == groups.questions[:, None]) & ~groups.none[:, None]
-            retrieval = self._replaced(within=within)
+            chunks = np.concatenate(groups.chunks(level))
+            pieces = chunks[layout.containing(np.arange(layout.count(1)), level)]
+            retrieval = self._replaced(pieces_of=(pieces, groups.questions))
         # Words need no vectors, which are made last.
         words = retriever == "bm25" and self.inputs is None
         candidates = retrieval.by_words if words else retrieval.unread.candidates
@@ -355,7 +355,7 @@ class Retrieval:
         return Passages(question, places(question), *spans, levels, scores[order[first]].astype(np.float64))
 
     def passages_after(self, question: np.ndarray, piece: np.ndarray, budget: Budget) -> Passages:
-        """Passages once some pieces were read: these, in turn with what the questions find together with the best.
+        """Return pieces that were read, in turn with what the questions find together with the best of them.
 
         Args:
             question: Positions of the questions of what was read, by question, best first.
@@ -367,7 +367,7 @@ class Retrieval:
         return joined(self._of_pieces(*merged), self.corpora.layout, budget.amount, sizes=self.sizes(budget))
 
     def reasons_of(self, kind: str, passages: Passages) -> list[str]:
-        """What raised the score of the best piece of each passage of a ranking most."""
+        """Return what raised the score of the best piece of each passage of a ranking most."""
         candidates, scores, rows = self.candidates_for(kind).candidates, self.scores(kind), []
         first, last = self.corpora.layout.pieces(passages.document, passages.start, passages.end)
         for question, begin, end in zip(passages.question.tolist(), first.tolist(), last.tolist(), strict=True):
@@ -382,19 +382,19 @@ class Retrieval:
         return [next(why) if row >= 0 else FOLLOWED for row in rows]
 
     def _of_pieces(self, question: np.ndarray, piece: np.ndarray, scores: np.ndarray) -> Passages:
-        """Pieces as passages, one each."""
+        """Return pieces as passages, one each."""
         layout = self.corpora.layout
         spans, level = layout.spans[piece], np.ones(len(piece), np.int64)
         return Passages(question, places(question), layout.document_of[piece], spans[:, 0], spans[:, 1], level, scores)
 
     def _by_score(self, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Question, piece and score by question, best first."""
+        """Return question, piece and score by question, best first."""
         candidates, scores = self.candidates_for(kind).candidates, np.asarray(self.scores(kind), np.float64)
         order = ordered(candidates, scores)
         return candidates.question[order], candidates.piece[order], scores[order]
 
     def _following(self, question: np.ndarray, piece: np.ndarray) -> Retrieval:
-        """The same for questions together with their best pieces; nothing is encoded for that.
+        """Return the same for questions together with their best pieces; nothing is encoded for that.
 
         Args:
             question: Positions of the questions of some pieces, by question, best first.
@@ -416,7 +416,7 @@ class Retrieval:
 def _token_sizes(
     retrieval: Retrieval, joined: bool, document: np.ndarray, start: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
-    """Sizes of spans in tokens, each with what may stand between it and another one of its passage."""
+    """Return sizes of spans in tokens, each with what may stand between it and another one of its passage."""
     texts, spans = retrieval.corpora.texts(document.tolist()), []
     for of, first, last in zip(document.tolist(), start.tolist(), end.tolist(), strict=True):
         title, text = texts[of]

@@ -32,11 +32,11 @@ class Texts:
     scores: np.ndarray
 
     def starts(self, level: int) -> np.ndarray:
-        """First piece of each text of a level, among these: no text is of two sections."""
+        """Return first piece of each text of a level, among these: no text is of two sections."""
         return np.flatnonzero((self.place & ((1 << (level - 1)) - 1)) == 0)
 
     def of_pieces(self, pieces: np.ndarray) -> np.ndarray:
-        """Scores of some of the pieces, of shape (pieces, experts)."""
+        """Return scores of some of the pieces, of shape (pieces, experts)."""
         return np.ascontiguousarray(self.scores[:, np.searchsorted(self.pieces, pieces)].T)
 
     def joined(self, others: Texts) -> Texts:
@@ -71,7 +71,7 @@ class Scoring:
         return self.index.corpora.statistics.frequencies(self.words.terms)
 
     def weights(self, kind: str) -> np.ndarray:
-        """Weight of each term in texts of a kind, float64."""
+        """Return weight of each term in texts of a kind, float64."""
         return idf(self.index.corpora.statistics.texts[kind], self.frequencies[kind])
 
     @property
@@ -90,7 +90,7 @@ class Scoring:
         return self.titles.scores(self.weights("title"), None)
 
     def products(self, pieces: np.ndarray) -> np.ndarray:
-        """Products with the vectors of pieces, float32.
+        """Return products with the vectors of pieces, float32.
 
         Row by row: that of one does not depend, to the bit, on which others there are.
         """
@@ -134,20 +134,24 @@ class Scoring:
         for level in index.settings.level_range[1:]:
             starts = texts.starts(level)
             widths = np.diff(np.append(starts, len(pieces)))
-            again = widths - 1
-            of_level = np.add.reduceat(counts, starts, axis=1) if len(starts) else counts
-            of_level -= again * in_titles[:, starts]
-            tokens = (np.add.reduceat(lengths, starts) if len(starts) else lengths) - again * title_lengths[starts]
+            repeats = widths - 1
+            of_level = _sums(counts, starts) - repeats * in_titles[:, starts]
+            tokens = _sums(lengths, starts) - repeats * title_lengths[starts]
             texts.scores[level - 1] = np.repeat(self._bm25(level, of_level, tokens), widths)
-            sums = np.add.reduceat(weighted, starts) if len(starts) else weighted
+            sums = _sums(weighted, starts)
             if self.query.vector is not None:
                 sums = sums / index.corpora.pooled_lengths[level][layout.containing(pieces[starts], level)]
             texts.scores[index.levels + level - 1] = np.repeat(sums, widths)
         return texts
 
     def _bm25(self, level: int, counts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """BM25 of texts of a level from the counts of each term: float32 of shape (texts,)."""
+        """Return BM25 of texts of a level from the counts of each term: float32 of shape (texts,)."""
         statistics, options = self.index.corpora.statistics, self.index.settings.bm25
         kind = f"level_{level}"
         norms = saturation(lengths, statistics.mean_lengths[kind], options.k1, options.b)
         return np.asarray((self.weights(kind) * self.words.times) @ (counts / (counts + norms)), np.float32)
+
+
+def _sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Add up the values of the pieces of each text, along the last axis; `starts` are the first pieces."""
+    return np.add.reduceat(values, starts, axis=-1) if len(starts) else values

@@ -11,7 +11,7 @@ recall is the same within .0006 as from all texts, on three collections (docs/gr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from mog_assets.registry import EXPERTS
 from mog_assets.resources.arrays import greatest_of, places, ranges
 from mog_assets.search.blend import Blend
-from mog_assets.search.candidates import DEPTHS, Candidates, concatenated, no_candidates
+from mog_assets.search.candidates import DEPTHS, Candidates, concatenated
 from mog_assets.search.exact import Typed, find_typed
 from mog_assets.search.index import Index, Query
 from mog_assets.search.relations import mentioned_by, relations_of
@@ -31,22 +31,19 @@ NEAREST = 100
 MORE = 2
 
 
-def search_all(
-    index: Index, queries: Sequence[Query], reads: bool, advance: Callable[[int], object] = lambda done: None
-) -> Candidates:
+def search_all(index: Index, queries: Iterable[Query], reads: bool) -> Candidates:
     """Find the candidates of questions, with their score by every expert.
 
     Args:
         index: What is searched.
-        queries: The questions.
+        queries: The questions, which are taken one after the other: each may have a mask of all pieces.
         reads: Whether experts are asked that read texts together with the question.
-        advance: Called with the number of questions done.
     """
-    parts = []
+    parts, searched = [], []
     for query in queries:
         parts.append(search(index, query))
-        advance(1)
-    return related(index, queries, concatenated(parts) if parts else no_candidates(len(index.text_experts)), reads)
+        searched.append(replace(query, allowed=None))
+    return related(index, searched, concatenated(parts, len(index.text_experts)), reads)
 
 
 def search(index: Index, query: Query) -> Candidates:
@@ -144,7 +141,7 @@ def scored(scoring: Scoring, texts: Texts, typed: Typed, pieces: np.ndarray) -> 
         np.stack(place, axis=1).astype(np.int32),
         typed.values_of(pieces),
         typed.title_words(document),
-        np.array([scoring.query.known], np.float32),
+        np.array([scoring.query.vocabulary], np.float32),
     )
 
 
@@ -161,7 +158,8 @@ def related(index: Index, queries: Sequence[Query], candidates: Candidates, read
         return candidates
     (_, value), columns = weighed(index, candidates), [candidates.scores]
     for name, relation in relations.items():
-        asked = reads or not EXPERTS[name].reads
-        scores = relation.scores(candidates, value, queries) if asked else np.zeros(len(value), np.float32)
+        scores = np.zeros(len(value), np.float32)
+        if reads or not EXPERTS[name].reads:
+            scores = relation.scores(candidates, value, queries)
         columns.append(scores[:, None])
     return replace(candidates, scores=np.concatenate(columns, axis=1))

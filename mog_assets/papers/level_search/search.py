@@ -41,7 +41,7 @@ def counts(corpora: Corpora, level: int) -> list[TermCounts]:
 
 
 def _part(layout: Layout, first: int, count: int) -> Layout:
-    """The layout of some documents."""
+    """Return the layout of some documents."""
     offsets = layout.offsets[first : first + count + 1]
     spans = layout.spans[offsets[0] : offsets[-1]]
     return Layout(layout.corpus, layout.documents[first : first + count], offsets - offsets[0], spans)
@@ -78,7 +78,7 @@ def bm25(corpora: Corpora, level: int) -> list[Bm25Index]:
 
 
 def searched(method: Method, settings: Settings) -> Needs:
-    """What a retriever searches."""
+    """Return what a retriever searches."""
     vectors = [f"embeddings/level_{level}" for level in settings.level_range] if method.retriever != "bm25" else []
     return Needs(("documents", "chunks/level_1", "tokens", "bm25/level_1", *vectors), ("statistics",))
 
@@ -123,7 +123,7 @@ def within(retrieval: Retrieval, groups: Groups | None) -> Groups | None:
 def limited(
     layouts: Sequence[Layout], level: int, groups: Sequence[np.ndarray], allowed: np.ndarray | None
 ) -> list[np.ndarray]:
-    """Groups of chunks per corpus, −1 for those of documents that are not allowed.
+    """Return groups of chunks per corpus, −1 for those of documents that are not allowed.
 
     Args:
         layouts: Of the corpora.

@@ -60,7 +60,7 @@ class LevelVectors:
         return int(self.parts[0].shape[1])
 
     def _part(self, number: int) -> np.ndarray:
-        """The vectors of a file."""
+        """Return the vectors of a file."""
         if self._first is None:
             return self.parts[number]
         pieces = slice(self._begins[number], self._begins[number + 1])
@@ -94,7 +94,7 @@ class LevelVectors:
             yield block
 
     def product_blocks(self, vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """Dot products with some vectors, a block at a time: the number of its first vector, and the products.
+        """Return dot products with some vectors, a block at a time: the number of its first vector, and the products.
 
         Args:
             vectors: Shape (n, size).
@@ -111,7 +111,7 @@ class LevelVectors:
         return int(max(np.diff(self._offsets)[files].sum() for files in self._joined))
 
     def rows(self, rows: np.ndarray) -> np.ndarray:
-        """The vectors of these chunks, float16 of shape (len(rows), size)."""
+        """Return the vectors of these chunks, float16 of shape (len(rows), size)."""
         part = np.searchsorted(self._offsets, rows, side="right") - 1
         # Most ask for them in order: then those of a file stand together.
         order = None if (part[1:] >= part[:-1]).all() else np.argsort(part, kind="stable")
@@ -124,7 +124,7 @@ class LevelVectors:
         return result
 
     def _rows(self, number: int, rows: np.ndarray) -> np.ndarray:
-        """The vectors of some chunks of one file."""
+        """Return the vectors of some chunks of one file."""
         if self._first is None:
             return self.parts[number][rows - self._offsets[number]]
         first = self._first[rows]
@@ -134,7 +134,7 @@ class LevelVectors:
 
 
 def _multiplied(vectors: np.ndarray, block: np.ndarray) -> np.ndarray:
-    """Products of float32 vectors with a block: float32 array of shape (vectors, rows of the block)."""
+    """Return products of float32 vectors with a block: float32 array of shape (vectors, rows of the block)."""
     if block.dtype == np.float32 or len(block) <= _UNPACKED_AT_ONCE:
         return np.matmul(vectors, block.astype(np.float32, copy=False).T)
     products = np.empty((len(vectors), len(block)), np.float32)

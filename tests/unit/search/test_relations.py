@@ -117,17 +117,17 @@ def test_the_best_pieces_of_a_named_document_become_candidates(sample_project, m
     retrieval = Retrieval.open(tools, tools.store.read, list(sample_project.settings.corpora), [QUESTION])
     layout = retrieval.corpora.layout
     monkeypatch.setattr(search, "mentioned_by", lambda index: None)
-    alone = search.search(retrieval.index, *retrieval.queries_searched)
+    alone = search.search(retrieval.index, *retrieval.searched)
     _, value = search.weighed(retrieval.index, alone)
     far = int(np.setdiff1d(np.flatnonzero(np.diff(layout.offsets) > 4), layout.document_of[alone.piece])[0])
     mentioned = Mentioned(Named([(int(alone.piece[value.argmax()]), far, 1.0)]), layout)
     monkeypatch.setattr(search, "mentioned_by", lambda index: mentioned)
-    found = search.search(retrieval.index, *retrieval.queries_searched)
+    found = search.search(retrieval.index, *retrieval.searched)
     added = np.setdiff1d(found.piece, alone.piece)
     assert layout.document_of[added].tolist() == [far, far] and np.isin(alone.piece, found.piece).all()
     # Where only some documents may be found, a name does not lead to others.
     others = np.arange(len(layout.documents)) != far
-    kept = search.search(retrieval.index, *retrieval.among(others).queries_searched)
+    kept = search.search(retrieval.index, *retrieval.among(others).searched)
     assert far not in layout.document_of[kept.piece]
 
 

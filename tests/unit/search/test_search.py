@@ -196,6 +196,7 @@ def test_words_are_searched_without_a_vector(opened):
     retrieval.index.__dict__["encode"] = unused
     ranked = retrieval.rank(parse("fixed-2", retrieval.corpora.settings), 10)
     assert len(np.unique(ranked.question)) == 3
+    assert not len(retrieval.again([]).rank(parse("fixed-2", retrieval.corpora.settings), 10).question)
 
 
 def test_a_fixed_level_has_the_best_chunks_of_the_level_in_order(opened):
