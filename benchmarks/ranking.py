@@ -32,8 +32,9 @@ from mog_assets.resources.arrays import places
 from mog_assets.search import answer_places, features, mix, trainers
 from mog_assets.search.blend import of_texts
 from mog_assets.search.candidates import COLUMNS, OF_QUESTIONS, Candidates
+from mog_assets.search.index import expert_names, finest
 from mog_assets.search.models import Inputs
-from mog_assets.search.rankings import expert_names, finest, fused
+from mog_assets.search.rankings import fused
 from mog_assets.search.relevance import Relevance, ordered
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.training import FOLDS, Examples, fixed_recalls

@@ -27,8 +27,8 @@ from mog_assets.evaluate.candidates_assets import read_examples
 from mog_assets.papers.level_search.search import bm25
 from mog_assets.papers.mix_of_granularity import mog
 from mog_assets.questions.sets import load_questions
+from mog_assets.search.index import expert_names, finest
 from mog_assets.search.methods import parse
-from mog_assets.search.rankings import expert_names, finest
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.trainers import trained_mix
 

@@ -26,8 +26,9 @@ from mog_assets.evaluate.significance import bootstrap_interval, by_document, ho
 from mog_assets.index.corpora import Corpora
 from mog_assets.questions.sets import LEVELS, Level, Question, Relevant, load_questions
 from mog_assets.search import weak_labels
+from mog_assets.search.index import expert_names, finest
 from mog_assets.search.models import Inputs
-from mog_assets.search.rankings import expert_names, finest, fused
+from mog_assets.search.rankings import fused
 from mog_assets.search.relevance import Relevance, ordered
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.trainers import trained_mix

@@ -95,9 +95,9 @@ class Encoder:
         self.encoded = 0
         # The number of threads of a computation, which decides how it is rounded, belongs to the whole process.
         self._alone = nullcontext() if settings.served else RLock()
-        # Encodes what is not in the cache on other machines; None: here.
         # Whether few questions are asked in the life of this process, so that loading torch takes longer than it saves.
         self.light = False
+        # Encodes what is not in the cache on other machines; None: here.
         self.elsewhere: Callable[[Hashed], Generator[Hashed]] | None = None
 
     @cached_property

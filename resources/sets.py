@@ -22,7 +22,7 @@ from pathlib import Path
 
 from mog_assets.resources.errors import MissingArtefact, MogError
 from mog_assets.resources.manifest import Manifest, digest, label
-from mog_assets.resources.set_files import newest, read_set, touch_set, write_set
+from mog_assets.resources.set_files import published, read_set, touch_set, write_set
 from mog_assets.resources.store import Artefact, Store
 
 Place = tuple[str, str | None]
@@ -92,26 +92,34 @@ def open_set(store: Store, required: Iterable[Place], others: Iterable[Place]) -
         ArtefactsDisagree: the required ones were not made from each other.
     """
     required, others = list(required), list(others)
-    while (path := newest(store.home)) is not None:
-        try:
-            # Before it is read: it cannot be swept any more.
-            if not touch_set(path):
-                continue
-            manifests = read_set(path)
-        except (OSError, ValueError) as error:
-            _log.warning("%s cannot be read (%s): the artefacts are read as they are", path, error)
-            break
-        wanted = {*required, *others}
-        named = {(m.asset, m.partition): m for m in manifests if (m.asset, m.partition) in wanted}
-        artefacts = {place: stored for place, m in named.items() if (stored := store.complete(m)) is not None}
-        if artefacts.keys() >= set(required):
-            return ArtefactSet(artefacts, path)
-        break
+    if (published_set := _open_published(store, required, others)) is not None:
+        return published_set
     for place in required:
         store.read(*place)
     agreeing = _agreeing(store.manifest, required, others)
     artefacts = {place: stored for place, m in agreeing.items() if (stored := store.complete(m)) is not None}
     return ArtefactSet(artefacts, None)
+
+
+def _open_published(store: Store, required: Sequence[Place], others: Sequence[Place]) -> ArtefactSet | None:
+    """Open the last set that can be read; None if there is none, or if it lacks what is required."""
+    wanted, paths = {*required, *others}, published(store.home)
+    for path in paths:
+        try:
+            # Before it is read and afterwards: then it stays, with its files.
+            if not touch_set(path):
+                continue
+            manifests = read_set(path)
+            if not touch_set(path):
+                continue
+        except (OSError, ValueError) as error:
+            _log.warning("%s cannot be read (%s): the set before it is opened", path, error)
+            continue
+        named = {(m.asset, m.partition): m for m in manifests if (m.asset, m.partition) in wanted}
+        artefacts = {place: stored for place, m in named.items() if (stored := store.complete(m)) is not None}
+        return ArtefactSet(artefacts, path) if artefacts.keys() >= set(required) else None
+    # A newer one took their place meanwhile.
+    return None if published(store.home)[:1] == paths[:1] else _open_published(store, required, others)
 
 
 def publish(store: Store, required: Iterable[Place], others: Iterable[Place]) -> None:

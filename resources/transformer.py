@@ -33,6 +33,8 @@ _EMBEDDED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128
 
 # Of Linux: what the processor can do.
 _CPU = Path("/proc/cpuinfo")
+# Files below /dev without which there is no GPU: of drivers, of boards, of Windows below Linux, and of AMD.
+_GPUS = ("nvidia*", "nvhost*", "dxg", "kfd")
 # Part of every fingerprint: changed when the same settings and files give other vectors.
 _COMPUTATION = "a text at a time"
 # On a GPU: tokens per group, and the step to which text lengths are rounded up.
@@ -134,7 +136,7 @@ class Transformer:
     @cached_property
     def device(self) -> str:
         """`cuda` or `cpu`."""
-        if self.settings.device != "cuda" and _CPU.exists() and not any(Path("/dev").glob("nvidia*")):
+        if self.settings.device != "cuda" and _CPU.exists() and not any(map(any, map(Path("/dev").glob, _GPUS))):
             return "cpu"
         import torch
 
@@ -174,15 +176,17 @@ class Transformer:
 
     def is_token(self, words: Sequence[str]) -> np.ndarray:
         """Which words the tokenizer has as one token that is not the unknown one: bool array of shape (words,)."""
-        tokenizer, known = self._tokenizer, self._tokens
-        if missing := [word for word in dict.fromkeys(words) if word not in known]:
-            if len(known) > _WORDS:
-                known.clear()
+        remembered = self._tokens
+        answers = {word: remembered[word] for word in words if word in remembered}
+        if missing := [word for word in dict.fromkeys(words) if word not in answers]:
+            tokenizer = self._tokenizer
             rows = tokenizer(["", *missing], truncation=True, max_length=self.settings.max_length)["input_ids"]
             unknown, around = tokenizer.unk_token_id, len(rows[0])
-            answers = (len(row) == around + 1 and unknown not in row for row in rows[1:])
-            known.update(zip(missing, answers, strict=True))
-        return np.array([known[word] for word in words], bool)
+            tokens = (len(row) == around + 1 and unknown not in row for row in rows[1:])
+            answers.update(zip(missing, tokens, strict=True))
+            # In place of those of before, so that a thread which reads these finds all that it looks for.
+            self._tokens = {**(remembered if len(remembered) < _WORDS else {}), **answers}
+        return np.array([answers[word] for word in words], bool)
 
     @cached_property
     def _tokens(self) -> dict[str, bool]:

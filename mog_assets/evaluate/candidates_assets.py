@@ -17,7 +17,7 @@ from mog_assets.resources.errors import TooFewQuestions
 from mog_assets.resources.store import Artefact, digest
 from mog_assets.resources.tables import read_table
 from mog_assets.search.document_states import DocumentStates, document_hashes
-from mog_assets.search.index import expert_names
+from mog_assets.search.index import expert_names, finest
 from mog_assets.search.methods import needs, parse
 from mog_assets.search.models import Inputs
 from mog_assets.search.parts import Part, arranged, joined, joined_sketch, sketch
@@ -140,7 +140,7 @@ def stored_candidates(stored: Artefact, name: str, questions: Sequence[Question]
     parts = [Part.read(stored.path(file).read_bytes()) for file in files]
     test = [part.of(np.flatnonzero([digest in digests for digest in part.digests])) for part in parts]
     part = _in_order(joined(test), questions)
-    return Inputs(part.candidates, part.vectors, part.words, [0, settings.levels])
+    return Inputs(part.candidates, part.vectors, part.words, finest(settings))
 
 
 def _question_set(file: str) -> str:
@@ -156,7 +156,7 @@ def training_examples(stored: Artefact, settings: Settings) -> tuple[Examples, l
     """
     examples, names = None, list[str]()
     if stored.names(PART):
-        examples, names = read_examples(stored, expert_names(settings), [0, settings.levels])
+        examples, names = read_examples(stored, expert_names(settings), finest(settings))
     if examples is not None and not examples.taught.covered.any():
         examples, names = None, []
     if examples is None or len(set(examples.documents)) < 2:

@@ -110,7 +110,7 @@ class Corpora:
 
     @cached_property
     def neighbours(self) -> list[Neighbours]:
-        """Leads to near vectors of level 1, of every shard of each corpus."""
+        """The near vectors of level 1, by shard of each corpus."""
         shards, counts = [], iter(self.vectors.counts)
         for name in self.names:
             stored = self.read("neighbours", name)

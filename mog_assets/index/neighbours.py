@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,10 @@ import numpy as np
 
 from mog_assets.resources.arrays import save_array
 from mog_assets.resources.errors import MogError
+from mog_assets.resources.lazy import cached_property
 
 # Of three times as many by rounded vectors, the nearest are chosen by the vectors themselves.
-ASKED = 3
+OVERSAMPLING = 3
 # Edges of a vector, and vectors that are looked at for each that is added or searched for.
 _EDGES, _ADDING, _SEARCHING = 16, 128, 128
 # Pieces that are left by a filter and compared as a whole in the time that a graph takes to lead to the nearest.
@@ -95,10 +95,11 @@ class Near:
         return _rounded(self.vector[None])
 
     @cached_property
-    def cut_off(self) -> float:
-        """Scale of the products of graphs, which have vectors times 127 and cut their numbers off."""
-        cut = np.trunc(127 * self.vector / max(float(np.linalg.norm(self.vector)), 1e-12))
-        return max(float(cut @ cut), 1.0)
+    def scale(self) -> float:
+        """Scale of the products of graphs, whose vectors have length 1, times 127, and numbers cut off."""
+        length = max(float(np.linalg.norm(self.vector)), 1e-12)
+        cut = np.trunc(127 * self.vector / length)
+        return length / max(float(cut @ cut), 1.0)
 
 
 class Neighbours:
@@ -138,15 +139,15 @@ class Neighbours:
             return
         assert self._graph is not None
         left = self.count if allowed is None else int(np.count_nonzero(allowed))
-        if left > FEW:
+        if allowed is None or left > FEW:
             # So many more are asked for that about as many are left.
-            wanted = min(ASKED * -(-query.k * self.count // left), self.count)
+            wanted = min(OVERSAMPLING * -(-query.k * self.count // left), self.count)
             matches = self._graph.search(query.vector, wanted, threads=1)
             pieces, distances = matches.keys.astype(np.int64), matches.distances
             if allowed is not None:
                 pieces, distances = pieces[allowed[pieces]], distances[allowed[pieces]]
             if len(pieces) >= min(query.k, left):
-                products[pieces] = (1 - distances) / query.cut_off
+                products[pieces] = (1 - distances) * query.scale
                 return
         products[slice(None) if allowed is None else allowed] = np.inf
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from mog_assets.index.term_tables import TermTable
+from mog_assets.resources.lazy import cached_property
 from mog_assets.resources.store import Artefact
 from mog_assets.resources.tensors import mapped
 

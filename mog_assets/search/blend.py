@@ -79,7 +79,7 @@ class Blend:
     tilt: float = 0.0
     mention: float = 2.0
     pagerank: float = 2.0
-    # Whether known items come first, see `exact`; and whether experts count that read texts together with the question.
+    # Whether experts count that read texts together with the question.
     reads = False
 
     def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:

@@ -39,7 +39,7 @@ RARE, SHORT, SHARE = 2, 4, 1 / 500
 WHOLE, SOLE, OTHER = MENTIONED, MENTIONED + 1, MENTIONED + 2
 # Where so few candidates have any word of the question, these come first.
 FEW = 12
-# Pieces that are read to find the definition of a name.
+# Pieces that are read to find the definition of a name, or that have what is quoted.
 _READ = 200
 # At most so many other pieces with a rare word are raised, each behind so many without, the first behind one less.
 MOST, STEP = 8, 3
@@ -103,11 +103,15 @@ def _whole(scoring: Scoring) -> tuple[np.ndarray, np.ndarray]:
     """The pieces that have a question, or what it quotes, as it stands, and how; see `definitions`."""
     query = scoring.query
     if not query.whole:
-        return query.quoted, np.full(len(query.quoted), MENTIONED, np.int8)
-    corpora = scoring.index.corpora
-    pieces = greatest_of(scoring.words_of_pieces, _READ)
-    scores = scoring.words_of_pieces[pieces]
-    pieces = pieces[np.lexsort((pieces, -scores))][: np.count_nonzero(scores > 0)]
+        quoted = query.quoted if query.allowed is None else query.quoted[query.allowed[query.quoted]]
+        if len(quoted) > _READ:
+            quoted = quoted[greatest_of(scoring.words_of_pieces[quoted], _READ)]
+        return quoted, np.full(len(quoted), MENTIONED, np.int8)
+    corpora, words = scoring.index.corpora, scoring.words_of_pieces
+    # What may not be found says nothing of the rest.
+    words = words if query.allowed is None else np.where(query.allowed, words, 0)
+    pieces = greatest_of(words, _READ)
+    pieces = pieces[np.lexsort((pieces, -words[pieces]))][: np.count_nonzero(words[pieces] > 0)]
     typed, spans, offsets = Definitions(query.text), corpora.layout.spans, corpora.layout.offsets
     texts, ranks = corpora.texts(corpora.layout.document_of[pieces].tolist()), []
     for piece in pieces.tolist():

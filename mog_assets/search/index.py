@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,13 @@ from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
 from mog_assets.index.corpora import Corpora, Encode
 from mog_assets.index.mentions.edges import Mentions
-from mog_assets.index.neighbours import ASKED, Near
+from mog_assets.index.neighbours import OVERSAMPLING, Near
 from mog_assets.index.postings import saturation
 from mog_assets.index.vector_stores import CandidateStore
 from mog_assets.index.vocabulary import TERMS, known_share
 from mog_assets.resources import tensors
 from mog_assets.resources.arrays import greatest_of
+from mog_assets.resources.lazy import cached_property
 from mog_assets.resources.tokens import Count, counter, of_file
 from mog_assets.resources.transformer import embedded_folder
 from mog_assets.search.methods import Method, parse
@@ -31,10 +31,19 @@ _SECTION = 64
 
 
 def expert_names(settings: Settings) -> list[str]:
-    """Return names of the experts, in the order of their scores."""
+    """Return the names of the experts, in the order of their scores."""
+    return [*_text_experts(settings), *settings.ranking.experts]
+
+
+def _text_experts(settings: Settings) -> list[str]:
+    """Return the names of those that score texts."""
     levels = settings.level_range
-    of_texts = [*(f"bm25-{level}" for level in levels), *(f"dense-{level}" for level in levels), "title"]
-    return [*of_texts, *settings.ranking.experts]
+    return [*(f"bm25-{level}" for level in levels), *(f"dense-{level}" for level in levels), "title"]
+
+
+def finest(settings: Settings) -> list[int]:
+    """Return the positions of the experts that score pieces themselves."""
+    return [0, settings.levels]
 
 
 @dataclass(frozen=True)
@@ -129,7 +138,7 @@ class Index:
     @cached_property
     def text_experts(self) -> list[str]:
         """Names of the experts of texts, in the order of their scores."""
-        return expert_names(self.settings)[: 2 * self.levels + 1]
+        return _text_experts(self.settings)
 
     @cached_property
     def levels_of_experts(self) -> list[int]:
@@ -190,5 +199,5 @@ class Index:
             shard.compare(query, None if allowed is None else allowed[here], products[here])
             first += shard.count
         # By rounded vectors the nearest are not quite the first.
-        best = greatest_of(products, ASKED * k + int(np.count_nonzero(products == np.inf)))
+        best = greatest_of(products, OVERSAMPLING * k + int(np.count_nonzero(products == np.inf)))
         return best[products[best] > -np.inf]

@@ -20,7 +20,7 @@ from mog_assets.search import models
 from mog_assets.search.blend import Blend
 from mog_assets.search.candidates import Candidates
 from mog_assets.search.document_states import DocumentStates
-from mog_assets.search.index import Index
+from mog_assets.search.index import Index, expert_names
 from mog_assets.search.methods import METHODS, Kind, Method, named_methods
 from mog_assets.search.models import Opening
 from mog_assets.search.relations import EXPERTS, reads_mentions
@@ -127,18 +127,6 @@ def models_of(settings: Settings) -> dict[str, str]:
 def rereads(settings: Settings) -> list[str]:
     """The ranking that asks experts which read texts together with the question, if there are any."""
     return [RERANKED] if any(EXPERTS[name].reads for name in settings.ranking.experts) else []
-
-
-def expert_names(settings: Settings) -> list[str]:
-    """Names of the experts, in the order of their scores."""
-    levels = settings.level_range
-    of_texts = [*(f"bm25-{level}" for level in levels), *(f"dense-{level}" for level in levels), "title"]
-    return [*of_texts, *settings.ranking.experts]
-
-
-def finest(settings: Settings) -> list[int]:
-    """Positions of the experts that score pieces themselves."""
-    return [0, settings.levels]
 
 
 def fused(candidates: Candidates, experts: Sequence[str]) -> np.ndarray:

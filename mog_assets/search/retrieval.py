@@ -25,7 +25,7 @@ from mog_assets.resources.lazy import cached_property
 from mog_assets.search import multihop
 from mog_assets.search.candidates import Candidates, concatenated
 from mog_assets.search.explain import reasons
-from mog_assets.search.index import Index, Query
+from mog_assets.search.index import Index, Query, finest
 from mog_assets.search.methods import AUTO, LIMITS, METHODS, Method
 from mog_assets.search.models import Inputs
 from mog_assets.search.passages import GAP, Sizes, characters, fitting, joined
@@ -175,7 +175,7 @@ class Retrieval:
         with tracing.span("search", questions=len(self.queries)):
             candidates = search_all(self.index, self.searched, reads)
             words = np.array([len(terms) for terms in self.terms], np.int64)
-            return Inputs(candidates, np.asarray(self.vectors, np.float32), words, [0, self.index.levels])
+            return Inputs(candidates, np.asarray(self.vectors, np.float32), words, finest(self.index.settings))
 
     @cached_property
     def by_words(self) -> Candidates:
@@ -339,9 +339,8 @@ class Retrieval:
             chunks = np.concatenate(groups.chunks(level))
             pieces = chunks[layout.containing(np.arange(layout.count(1)), level)]
             retrieval = self._replaced(pieces_of=(pieces, groups.questions))
-        # Words need no vectors, which are made last.
-        words = retriever == "bm25" and self.inputs is None
-        candidates = retrieval.by_words if words else retrieval.unread.candidates
+        # Words need no vectors, which are made last; what is measured is what people get.
+        candidates = retrieval.by_words if retriever == "bm25" else retrieval.unread.candidates
         by_words, by_vectors = level - 1, self.index.levels + level - 1
         columns = {"bm25": [by_words], "dense": [by_vectors], "hybrid": [by_words, by_vectors]}[retriever]
         chunk = layout.containing(candidates.piece, level)

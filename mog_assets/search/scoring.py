@@ -6,13 +6,16 @@ An expert is a retriever at a level, or `title`, which scores documents by their
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from mog_assets.index.postings import Matches, idf, saturation
 from mog_assets.resources.arrays import ranges
+from mog_assets.resources.lazy import cached_property
 from mog_assets.search.index import Index, Query
+
+# Vectors that are unpacked at a time.
+_BLOCK = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -96,11 +99,14 @@ class Scoring:
         """
         if self.query.vector is None:
             return np.zeros(len(pieces), np.float32)
-        rows = self.index.corpora.vectors.float_rows(pieces)
-        products: np.ndarray = np.vecdot(rows, self.query.vector)
+        vectors, products = self.index.corpora.vectors, np.empty(len(pieces), np.float32)
+        # A filter may leave hundreds of thousands.
+        for first in range(0, len(pieces), _BLOCK):
+            rows = slice(first, first + _BLOCK)
+            products[rows] = np.vecdot(vectors.float_rows(pieces[rows]), self.query.vector)
         return products
 
-    def known_products(self, texts: Texts, pieces: np.ndarray) -> np.ndarray:
+    def products_in(self, texts: Texts, pieces: np.ndarray) -> np.ndarray:
         """As `products`, without computing anew those of pieces of texts."""
         at = np.minimum(np.searchsorted(texts.pieces, pieces), len(texts.pieces) - 1)
         products = texts.scores[self.index.levels, at]

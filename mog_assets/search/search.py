@@ -11,13 +11,16 @@ recall is the same within .0006 as from all texts, on three collections (docs/gr
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from mog_assets.index.vector_stores import CandidateStore
 from mog_assets.registry import EXPERTS
 from mog_assets.resources.arrays import greatest_of, places, ranges
+from mog_assets.resources.errors import MissingArtefact
 from mog_assets.search.blend import Blend
 from mog_assets.search.candidates import DEPTHS, Candidates, concatenated
 from mog_assets.search.exact import Typed, find_typed
@@ -25,6 +28,7 @@ from mog_assets.search.index import Index, Query
 from mog_assets.search.relations import mentioned_by, relations_of
 from mog_assets.search.scoring import Scoring, Texts
 
+_log = logging.getLogger(__name__)
 # Pieces of each of the two searches whose sections a question's candidates may be of.
 NEAREST = 100
 # Pieces of each document that relations add to the candidates.
@@ -59,24 +63,41 @@ def search(index: Index, query: Query) -> Candidates:
 
 def nearest(scoring: Scoring) -> list[np.ndarray]:
     """Find the best pieces of level 1 by words, and by vectors."""
-    index, allowed, words = scoring.index, scoring.query.allowed, scoring.words_of_pieces
-    store, vector = index.store(), scoring.query.vector
-    if store is None:
-        by_words = greatest_of(words if allowed is None else np.where(allowed, words, 0), NEAREST)
-    else:
-        ((matching, _),) = store.matching([scoring.weights_of_terms], NEAREST, allowed)
-        by_words = np.sort(matching)[greatest_of(words[np.sort(matching)], NEAREST)]
-    by_words = by_words[words[by_words] > 0]
-    if vector is None:
-        return [by_words]
-    if store is None:
-        near = index.near(vector, NEAREST, allowed)
-    else:
+    index, allowed, vector, store = scoring.index, scoring.query.allowed, scoring.query.vector, scoring.index.store()
+    if store is not None:
+        try:
+            return _nearest_in(store, scoring)
+        except MissingArtefact as error:
+            # A run is replacing what it has: the files are those that are searched.
+            _log.info("%s; files are searched meanwhile", error)
+    words = scoring.words_of_pieces if allowed is None else np.where(allowed, scoring.words_of_pieces, 0)
+    by_words = greatest_of(words, NEAREST)
+    near = [] if vector is None else [_best_products(scoring, index.near(vector, NEAREST, allowed))]
+    return [by_words[words[by_words] > 0], *near]
+
+
+def _nearest_in(store: CandidateStore, scoring: Scoring) -> list[np.ndarray]:
+    """Find the best pieces in a vector store.
+
+    Raises:
+        MissingArtefact: it has other pieces now.
+    """
+    allowed, words, vector = scoring.query.allowed, scoring.words_of_pieces, scoring.query.vector
+    ((matching, _),) = store.matching([scoring.weights_of_terms], NEAREST, allowed)
+    by_words = np.sort(matching)
+    by_words = by_words[greatest_of(words[by_words], NEAREST)]
+    parts = [by_words[words[by_words] > 0]]
+    if vector is not None:
         ((near, _),) = store.nearest(vector[None], NEAREST, allowed)
-        near = np.sort(near)
-    products = scoring.products(near)
-    by_vectors = greatest_of(products, NEAREST)
-    return [by_words, near[by_vectors[products[by_vectors] > 0]]]
+        parts.append(_best_products(scoring, np.sort(near)))
+    return parts
+
+
+def _best_products(scoring: Scoring, pieces: np.ndarray) -> np.ndarray:
+    """Return those of some pieces whose vectors are nearest."""
+    products = scoring.products(pieces)
+    best = greatest_of(products, NEAREST)
+    return pieces[best[products[best] > 0]]
 
 
 def best_pieces(texts: Texts, index: Index, allowed: np.ndarray | None) -> np.ndarray:
@@ -130,7 +151,7 @@ def scored(scoring: Scoring, texts: Texts, typed: Typed, pieces: np.ndarray) -> 
         other = np.clip(pieces + step, 0, layout.count(1) - 1)
         present = np.flatnonzero((layout.document_of[other] == document) & (other != pieces))
         beside[present, side, 0] = scoring.words_of_pieces[other[present]]
-        beside[present, side, 1] = scoring.known_products(texts, other[present])
+        beside[present, side, 1] = scoring.products_in(texts, other[present])
     place = [pieces - layout.offsets[document], np.diff(layout.offsets[[document, document + 1]], axis=0)[0]]
     place += [np.diff(layout.spans[pieces], axis=1)[:, 0], index.number_of_corpus[index.corpora.owners[document]]]
     return Candidates(

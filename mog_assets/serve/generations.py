@@ -168,7 +168,9 @@ class Generations:
         """Take over new artefacts as they come, and say that those that answer are read."""
         touched, home, current = 0.0, self._tools.store.home, self.current
         while not self._ended.wait(min(self._refresh or TOUCH, TOUCH)):
-            new, lost = self._refresh is not None and newest(home) != current.seen, False
+            # What no set names is not held: the first set takes its place, whether others are looked for or not.
+            looks = self._refresh is not None or current.artefacts.path is None
+            new, lost = looks and newest(home) != current.seen, False
             if time.monotonic() - touched > TOUCH:
                 touched, lost = time.monotonic(), not current.artefacts.touch()
             if not (new or lost):

@@ -35,7 +35,7 @@ from mog_assets.questions.sets import Question, write_questions
 from mog_assets.registry import RECIPES
 from mog_assets.resources.store import Artefact, digest
 from mog_assets.search.index import Index
-from mog_assets.search.methods import needs, parse
+from mog_assets.search.rankings import searched
 from mog_assets.search.retrieval import Retrieval
 
 GROUP = "synthesis"
@@ -192,8 +192,7 @@ def _model(tools: Tools) -> str:
 
 def _decides(tools: Tools) -> list[Any]:
     made = _generation(tools.settings)
-    # What a question leads back to is found by all experts.
-    by = [_model(tools), prompts_fingerprint(), tools.settings.ranking.experts]
+    by = [_model(tools), prompts_fingerprint()]
     # Buckets are those of the documents, an input.
     return [made.model_dump(), tools.settings.seed, tools.settings.bm25.model_dump(), tools.encoder.identity, *by]
 
@@ -207,7 +206,7 @@ def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage; none unless questions are to be made."""
     if GENERATION.of(settings) is None:
         return []
-    fused = needs([parse("fused", settings)], settings)
+    needed = searched(settings)
     return [
         Recipe(
             key=KEY,
@@ -215,7 +214,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             description="Questions made from documents, each checked against its document and the indexes.",
             is_result=True,
             group=GROUP,
-            deps=(*fused.per_corpus, *fused.shared),
+            deps=(*needed.per_corpus, *needed.shared),
             settings=_decides,
             checks=(checks.EVERY_QUESTION_WAS_ANSWERED,),
             intact=_complete,

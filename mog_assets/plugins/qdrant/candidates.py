@@ -9,7 +9,7 @@ import numpy as np
 from mog_assets.build.tools import Tools
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.vector_stores import Best
-from mog_assets.plugins.qdrant.collections import Collection, Hit, Only
+from mog_assets.plugins.qdrant.collections import Collection, Hit, Only, missing
 from mog_assets.plugins.qdrant.ids import IdSet, packed_ids, stored_ids, unpacked_ids
 from mog_assets.plugins.qdrant.store import ASSET, collections_of, name_of
 from mog_assets.plugins.qdrant.words import question_vector
@@ -32,7 +32,8 @@ class Candidates:
         corpora: The corpora.
 
     Raises:
-        MissingArtefact: a corpus has no collection of the pieces that it has now.
+        MissingArtefact: a corpus has no collection of the pieces that it has now; a search raises it, too, where points
+            are of others, or are being replaced.
     """
 
     def __init__(self, tools: Tools, corpora: Corpora) -> None:
@@ -63,7 +64,7 @@ class Candidates:
             count = len(self._ids[number])
             open_to = None if allowed is None else allowed[start : start + count]
             if questions and (count if open_to is None else open_to.any()):
-                with self._collections.open(name_of(name), self._size) as collection:
+                with self._collections.open(name_of(name), self._size, to_search=True) as collection:
                     for row, (pieces, scores) in zip(
                         parts, self._of_corpus(number, wanted, open_to, collection, search), strict=True
                     ):
@@ -87,16 +88,19 @@ class Candidates:
             found = search(collection, asked, only)
             best = [self._pieces(number, hits, open_to) for hits in found]
             # What is far from all that is allowed needs more.
-            exhausted = all(len(hits) < asked for hits in found)
+            exhausted = asked >= count or all(len(hits) < asked for hits in found)
             if only is not None or open_to is None or exhausted or min(len(p) for p, _ in best) >= wanted:
                 return best
             asked = min(8 * asked, count)
 
     def _pieces(self, number: int, hits: Sequence[Hit], open_to: np.ndarray | None) -> Best:
         pieces = self._numbers[number].find(packed_ids(identity for identity, _ in hits))
+        if (pieces < 0).any():
+            # Its points were replaced since what is searched was built.
+            raise missing(name_of(self._corpora.names[number]))
         scores = np.array([score for _, score in hits], np.float32)
-        # Points of pieces that are being replaced are in no manifest; a text without a vector is near nothing.
-        kept = (pieces >= 0) & (scores != 0)
+        # A text without a vector is near nothing.
+        kept = scores != 0
         kept &= True if open_to is None else open_to[pieces]
         return pieces[kept], scores[kept]
 

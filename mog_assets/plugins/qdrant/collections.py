@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from mog_assets.resources.errors import MogError
+from mog_assets.resources.errors import MissingArtefact, MogError
 from mog_assets.resources.points import POINTS
 
 Hit = tuple[str, float]
@@ -109,10 +109,16 @@ class Collections(Protocol):
     place: str
     """Where the vectors are, as readable text."""
 
-    def open(self, name: str, size: int) -> AbstractContextManager[Collection]:
+    def open(self, name: str, size: int, to_search: bool = False) -> AbstractContextManager[Collection]:
         """Open a collection of vectors with `size` entries; it is created if it does not exist.
 
+        Args:
+            name: Of the collection.
+            size: Of its vectors.
+            to_search: Whether it is only searched: it is not created then, and nobody is waited for.
+
         Raises:
+            MissingArtefact: it is to be searched and does not exist, cannot be locked, or is in use.
             MogError: it holds vectors of another size, is in use by another process, cannot be reached, or was damaged
                 (an embedded one is then discarded: it can be rebuilt from the store).
         """
@@ -128,6 +134,13 @@ class Collections(Protocol):
 
     def drop(self, name: str) -> None:
         """Delete a collection if it exists."""
+
+
+def missing(name: str) -> MissingArtefact:
+    """Return the error for a collection that cannot be searched now: the files of the store can."""
+    return MissingArtefact(
+        f"collection {name!r}: expected the points of what is searched, got others, or none, or it is in use: `mog run`"
+    )
 
 
 def size_mismatch(name: str, stored: int, given: int) -> MogError:

@@ -27,12 +27,13 @@ from mog_assets.plugins.qdrant.collections import (
     Only,
     Points,
     Sparse,
+    missing,
     size_mismatch,
 )
 from mog_assets.plugins.qdrant.settings import QdrantSettings
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.files import make_folder
-from mog_assets.resources.holding import hold
+from mog_assets.resources.holding import FileLock, Timeout, hold
 from mog_assets.resources.points import reach
 from mog_assets.resources.writing import FULL, atomic, disk_full
 
@@ -64,11 +65,13 @@ class EmbeddedQdrant:
         self._counted: dict[str, _Known] = {}
 
     @contextmanager
-    def open(self, name: str, size: int) -> Iterator[Collection]:
+    def open(self, name: str, size: int, to_search: bool = False) -> Iterator[Collection]:
         """See `Collections.open`."""
-        with self._held(name):
+        with self._searched(name) if to_search else self._held(name):
             path = self.folder / name
             if not path.exists():
+                if to_search:
+                    raise missing(name)
                 with _engine(path):
                     self._create(path, size)
             self._counted.pop(name, None)
@@ -77,12 +80,37 @@ class EmbeddedQdrant:
                     raise size_mismatch(name, stored, size)
                 collection = _EmbeddedCollection(shard, path, self._counts_of(name))
                 yield collection
+                if to_search:
+                    return
                 with _engine(path):
                     if collection.deleted and _has_room(path, _bytes(path)):
                         # Deleted points leave the disk once they are a fifth of a segment.
                         shard.optimize()
                     shard.flush()
                 reach("points flushed")
+
+    @contextmanager
+    def _searched(self, name: str) -> Iterator[None]:
+        """Lock the collection as `_held`, unless it is in use or its folder cannot be written.
+
+        Raises:
+            MissingArtefact: it cannot be locked now.
+        """
+        # The engine writes beside what it reads.
+        if not os.access(self.folder, os.W_OK):
+            raise missing(name)
+        lock = FileLock(self.folder / f"{name}.lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise missing(name) from None
+        try:
+            yield
+        except _Damaged as error:
+            self._discard(name)
+            raise missing(name) from error
+        finally:
+            lock.release()
 
     @contextmanager
     def _held(self, name: str) -> Iterator[None]:

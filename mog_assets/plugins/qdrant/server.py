@@ -19,6 +19,7 @@ from mog_assets.plugins.qdrant.collections import (
     Only,
     Points,
     Sparse,
+    missing,
     size_mismatch,
 )
 from mog_assets.plugins.qdrant.settings import QdrantSettings
@@ -68,13 +69,15 @@ class QdrantServer:
             ) from error
 
     @contextmanager
-    def open(self, name: str, size: int) -> Iterator[Collection]:
+    def open(self, name: str, size: int, to_search: bool = False) -> Iterator[Collection]:
         """See `Collections.open`."""
         from qdrant_client import models
 
         with self._errors():
             client = self._connected()
             if not client.collection_exists(name):
+                if to_search:
+                    raise missing(name)
                 stored = models.VectorParams(
                     size=size, distance=models.Distance.DOT, datatype=models.Datatype(self._datatype)
                 )

@@ -249,3 +249,13 @@ def test_answers_are_those_of_the_files(sample_project, tmp_path, monkeypatch):
             assert any(p.doc for one in found for p in one.passages)
     # Two of each question, and of the one that opens what the first needs.
     assert answers[0] == answers[1] and len(searches) == 20
+    # A run that replaces points, and one that has removed them.
+    settings = config.load(folder / "mog.yaml")
+    collections, size = collections_of(Tools(settings)), 384
+    with mog_assets.open(settings) as project:
+        with collections.open(name_of("garden"), size):
+            assert project.retrieve(QUESTIONS[0], method="fused").passages
+        collections.drop(name_of("garden"))
+        found = project.retrieve(QUESTIONS[0], method="fused").passages
+        assert [(p.corpus, p.doc, p.start, p.end, p.score) for p in found] == answers[0][0]
+        assert collections.count(name_of("garden")) == 0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mog_assets.index import neighbours as module
-from mog_assets.index.neighbours import ASKED, Near, Neighbours, write_graph, write_rounded
+from mog_assets.index.neighbours import OVERSAMPLING, Near, Neighbours, write_graph, write_rounded
 from mog_assets.resources.arrays import greatest_of, save_array
 from mog_assets.resources.errors import MogError
 
@@ -51,7 +51,7 @@ def near(shard, question, allowed=None):
     products = np.full(shard.count, -np.inf, np.float32)
     shard.compare(Near(question, K), allowed, products)
     every = np.count_nonzero(products == np.inf)
-    best = greatest_of(products, every or ASKED * K)
+    best = greatest_of(products, every or OVERSAMPLING * K)
     best = best[products[best] > -np.inf]
     return best, products[best]
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 import transformers
 
+from mog_assets.resources import transformer
 from mog_assets.resources.bert import Bert
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
@@ -67,3 +68,14 @@ def test_questions_have_the_same_vectors_without_torch(dimensions):
     assert vectors.dtype == np.float16 and vectors.shape == expected.shape
     np.testing.assert_allclose(vectors.astype(np.float32), expected, atol=1e-3)
     assert len(light.encode_questions([], keep=False)) == 0
+
+
+def test_words_are_told_from_pieces_however_many_are_remembered(monkeypatch):
+    model = Encoder(EncoderSettings()).model
+    words = ["water", "zebra", "xyzzyplugh", "river", "zymurgical"]
+    expected = model.is_token(words).tolist()
+    monkeypatch.setattr(transformer, "_WORDS", 2)
+    model.is_token(["stone", "leaf"])
+    assert (
+        model.is_token(["water", *words]).tolist() == [expected[0], *expected] == [True, True, True, False, True, False]
+    )

@@ -1,9 +1,12 @@
 """Sets of artefacts that were made from each other."""
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import pytest
 
 from mog_assets.resources.errors import MissingArtefact
-from mog_assets.resources.set_files import newest
+from mog_assets.resources.set_files import held, newest, published, touch_set, write_set
 from mog_assets.resources.sets import ArtefactsDisagree, open_set, publish
 from mog_assets.resources.store import Store, digest
 from mog_assets.resources.writing import atomic
@@ -85,6 +88,42 @@ def test_without_a_set_that_can_be_read_artefacts_are_read_as_they_are_if_they_a
     make(store, "documents", "garden", "second")
     with pytest.raises(ArtefactsDisagree, match="index of corpus garden was made from another version of documents"):
         open_set(store, REQUIRED, OTHERS)
+
+
+def test_of_a_damaged_set_the_one_before_answers_and_the_next_publishing_replaces_it(store, caplog):
+    before = open_set(store, REQUIRED, OTHERS)
+    make(store, "method", None, "second")
+    publish(store, REQUIRED, OTHERS)
+    damaged = newest(store.home)
+    damaged.write_bytes(b"damaged")
+    assert open_set(store, REQUIRED, OTHERS).version == before.version
+    assert "the set before it is opened" in caplog.text
+    publish(store, REQUIRED, OTHERS)
+    assert newest(store.home) != damaged
+    assert texts(open_set(store, REQUIRED, OTHERS))["method", None] == "second"
+
+
+def test_who_publishes_at_the_same_time_takes_another_number(store):
+    manifests = [store.read(*place).manifest for place in REQUIRED]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda count: write_set(store.home, manifests[:count]), range(1, 5)))
+    numbers = [path.name.partition("-")[0] for path in published(store.home)]
+    assert len(numbers) == 5 == len(set(numbers))
+
+
+def test_a_set_that_is_touched_while_it_is_removed_stays(store, monkeypatch):
+    path, rename = newest(store.home), Path.rename
+
+    def touched(self, target):
+        if self == path:
+            touch_set(path)
+        return rename(self, target)
+
+    named = store.read("index", "sky").path("data.txt")
+    make(store, "method", None, "second")
+    publish(store, REQUIRED, OTHERS)
+    monkeypatch.setattr(Path, "rename", touched)
+    assert held(store.home, [named]) == {named} and path.exists()
 
 
 def test_a_set_whose_files_are_damaged_is_not_opened(store):

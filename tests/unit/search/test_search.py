@@ -1,6 +1,8 @@
 """Candidates: their scores are those of their texts, whatever found them."""
 
+import shutil
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,10 +13,11 @@ from mog_assets import config
 from mog_assets.build.tools import Tools
 from mog_assets.index import assets, neighbours
 from mog_assets.resources.arrays import pairs
+from mog_assets.search import exact, search
 from mog_assets.search import index as opened_index
-from mog_assets.search import search
 from mog_assets.search.methods import parse
 from mog_assets.search.retrieval import Retrieval
+from mog_assets.search.scoring import Scoring
 from mog_assets.text.chunks import chunk_text
 from mog_assets.text.terms import terms_of
 
@@ -39,10 +42,10 @@ def linked(sample_project, tmp_path_factory):
     settings = config.load(folder / "mog.yaml")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assets, "LINKED", 1)
-        (folder / "home" / "manifests" / "neighbours").exists()
-        for path in (folder / "home").rglob("*neighbours*.json"):
-            path.unlink()
+        shutil.rmtree(folder / "home" / "store" / "neighbours")
         assert not run_alone(settings, select=["neighbours"]).failures
+    stored = [Tools(settings).store.read("neighbours", corpus) for corpus in settings.corpora]
+    assert all(name.endswith(".usearch") for artefact in stored for name in artefact.names())
     return settings
 
 
@@ -154,6 +157,10 @@ def test_a_filter_goes_into_the_searches_and_loses_nothing(opened, neighbours_ar
     monkeypatch.setattr(search, "NEAREST", int(allowed[layout.document_of].sum()))
     some = candidates(retrieval.among(allowed))
     assert set(layout.document_of[some.piece].tolist()) == set(far.tolist())
+    for query in retrieval.among(allowed).searched:
+        words, titles = (part.matches(query.terms) for part in (retrieval.corpora.words, retrieval.corpora.titles))
+        for pieces in search.nearest(Scoring(retrieval.index, query, words, titles)):
+            assert allowed[layout.document_of[pieces]].all()
 
 
 @pytest.mark.parametrize("levels", [1, 3, 7])
@@ -197,6 +204,18 @@ def test_words_are_searched_without_a_vector(opened):
     ranked = retrieval.rank(parse("fixed-2", retrieval.corpora.settings), 10)
     assert len(np.unique(ranked.question)) == 3
     assert not len(retrieval.again([]).rank(parse("fixed-2", retrieval.corpora.settings), 10).question)
+
+
+def test_of_a_quote_in_many_pieces_the_best_by_words_are_candidates(opened, monkeypatch):
+    monkeypatch.setattr(exact, "_READ", 5)
+    retrieval = opened()
+    every = np.arange(retrieval.corpora.layout.count(1))
+    query = replace(next(retrieval.searched), quoted=every)
+    found = search.search(retrieval.index, query)
+    assert np.count_nonzero(found.rare == exact.WHOLE) == 5
+    allowed = every % 7 == 0
+    restricted = search.search(retrieval.index, replace(query, allowed=allowed))
+    assert allowed[restricted.piece].all()
 
 
 def test_a_fixed_level_has_the_best_chunks_of_the_level_in_order(opened):
