@@ -9,7 +9,6 @@ import json
 import re
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +44,14 @@ _SAID_OF_SYSTEM = re.compile(
 )
 
 
+class ParameterRefused(Exception):
+    """The model does not accept the parameter `name`, as its `message` tells."""
+
+    def __init__(self, name: str, message: str = "") -> None:
+        super().__init__(name)
+        self.name, self.message = name, message
+
+
 def refused(sent: Collection[str], status: int, param: str | None, code: str | None, said: str) -> str | None:
     """The sent parameter that an error says the model does not accept; None if the error is about something else.
 
@@ -57,8 +64,9 @@ def refused(sent: Collection[str], status: int, param: str | None, code: str | N
     """
     if status not in (400, 422, 500):
         return None
-    named = [name for name in sent if re.search(rf"(?<!\w){name}(?!\w)", said)]
-    name = param if param in sent else named[0] if len(named) == 1 else _first(named, said)
+    # "Unsupported parameter: 'max_tokens' ... Use 'max_completion_tokens' instead": the rejected one comes first.
+    places = {name: match.start() for name in sent if (match := re.search(rf"(?<!\w){name}(?!\w)", said))}
+    name = param if param in sent else min(places, key=lambda name: places[name], default=None)
     if name is not None and status != 500:
         if code in _CODES or _SAID.search(said):
             return name
@@ -69,33 +77,33 @@ def refused(sent: Collection[str], status: int, param: str | None, code: str | N
     return SYSTEM if SYSTEM in sent and _SAID_OF_SYSTEM.search(said) else None
 
 
-def _first(names: Collection[str], said: str) -> str | None:
-    # "Unsupported parameter: 'max_tokens' ... Use 'max_completion_tokens' instead": the rejected one comes first.
-    return min(names, key=lambda name: said.index(name), default=None)
-
-
-@dataclass
 class Parameters:
     """The request parameters, besides the messages, for one model of one endpoint.
 
-    Attributes:
+    Args:
         wanted: Values by name; None is not sent. `FORMAT` is among them, without a value, if it may be sent.
         model: Endpoint and name of the model.
         folder: Where rejected parameters are stored; None keeps them in this object only.
+
+    Attributes:
+        learned: Rejected parameters, with the name that the model accepts instead; None if left out.
     """
 
-    wanted: Mapping[str, Any]
-    model: str
-    folder: Path | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _learned: dict[str, str | None] | None = field(default=None, repr=False)
+    def __init__(self, wanted: Mapping[str, Any], model: str, folder: Path | None = None) -> None:
+        self.wanted, self._model, self._folder = wanted, model, folder
+        self._lock = threading.Lock()
+        self.learned: Mapping[str, str | None] = self._stored().get(model, {})
 
     @property
     def sent(self) -> dict[str, Any]:
         """Values by the name that the model accepts."""
-        takes = self.learned
-        named = {takes.get(name, name): value for name, value in self.wanted.items() if value is not None}
+        named = {self.learned.get(name, name): value for name, value in self.wanted.items() if value is not None}
         return {name: value for name, value in named.items() if name is not None}
+
+    def with_format(self, value: Mapping[str, Any] | None) -> dict[str, Any]:
+        """As `sent`, with the format of an answer if there is one and the model accepts it."""
+        takes = value is not None and FORMAT in self.wanted and FORMAT not in self.learned
+        return {**self.sent, FORMAT: value} if takes else self.sent
 
     def fitted(self, messages: Sequence[Message]) -> Sequence[Message]:
         """A chat in the roles that the model has."""
@@ -104,12 +112,6 @@ class Parameters:
         first: Message = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}"}
         return [first, *messages[2:]]
 
-    @property
-    def learned(self) -> dict[str, str | None]:
-        """Rejected parameters, with the name that the model accepts instead; None if left out."""
-        with self._lock:
-            return dict(self._takes())
-
     def learn(self, name: str) -> bool:
         """Record that the model rejects the parameter sent as `name`: its other name is tried next, then none.
 
@@ -117,25 +119,17 @@ class Parameters:
             Whether that was not known yet.
         """
         with self._lock:
-            takes = self._takes()
-            before = dict(takes)
-            for parameter in self.wanted:
-                if takes.get(parameter, parameter) == name:
-                    takes[parameter] = _OTHER_NAME.get(parameter) if name == parameter else None
-            if self.folder is not None:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                everything = {**self._remembered(), self.model: takes}
-                with atomic(self.folder / FILE) as temporary:
-                    temporary.write_text(json.dumps(everything, indent=1, sort_keys=True), encoding="utf-8")
-            return takes != before
+            rejected = [parameter for parameter in self.wanted if self.learned.get(parameter, parameter) == name]
+            other = {each: _OTHER_NAME.get(each) if name == each else None for each in rejected}
+            self.learned = {**self.learned, **other}
+            if rejected and self._folder is not None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                text = json.dumps({**self._stored(), self._model: self.learned}, indent=1, sort_keys=True)
+                with atomic(self._folder / FILE) as temporary:
+                    temporary.write_text(text, encoding="utf-8")
+            return bool(rejected)
 
-    def with_format(self, value: Mapping[str, Any] | None) -> dict[str, Any]:
-        """As `sent`, with the format of an answer if there is one and the model accepts it."""
-        if value is None or FORMAT not in self.wanted or FORMAT in self.learned:
-            return self.sent
-        return {**self.sent, FORMAT: dict(value)}
-
-    def told(self) -> str:
+    def describe(self) -> str:
         """A readable summary of what is sent and what is not."""
         words = [f"{name} {value}" for name, value in self.sent.items()]
         for name, other in self.learned.items():
@@ -143,16 +137,10 @@ class Parameters:
                 words.append(f"{name} is {f'sent as {other}' if other else 'not sent'}: the model rejects it")
         return ", ".join(words) or "none"
 
-    def _takes(self) -> dict[str, str | None]:
-        if self._learned is None:
-            self._learned = self._remembered().get(self.model, {})
-        return self._learned
-
-    def _remembered(self) -> dict[str, dict[str, str | None]]:
-        """Stored findings for every model."""
+    def _stored(self) -> dict[str, dict[str, str | None]]:
+        """What was learned of every model; the file only saves a request: if it cannot be read, it is learned again."""
         try:
-            stored = json.loads((self.folder / FILE).read_text(encoding="utf-8")) if self.folder else {}
-        # The file only saves a request: if it cannot be read, it is learned again.
+            stored = json.loads((self._folder / FILE).read_text(encoding="utf-8")) if self._folder else {}
         except (OSError, ValueError):
             return {}
         return {k: v for k, v in stored.items() if isinstance(v, dict)} if isinstance(stored, dict) else {}

@@ -1,282 +1,209 @@
-"""One call of the chat-completions protocol: the request, the response, and the meaning of every error."""
+"""Chats with an OpenAI-compatible endpoint by the package `openai`, which repeats what fails for a temporary reason.
+
+Its HTTP client calls `_begin` before each request and `_check` after each response: what these raise ends the call.
+"""
 
 from __future__ import annotations
 
-import email.utils
 import json
-import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
-from pydantic import BaseModel, NonNegativeInt, ValidationError
+import httpx2
+import openai
 
 from mog_assets.resources import tracing
 from mog_assets.resources.chat import Completion, LlmSettings, Message, NoResponse, RequestFailed
-from mog_assets.resources.chat_parameters import SYSTEM, refused
-from mog_assets.resources.chat_stream import MEDIA_TYPE, PARAMETERS, Streamed, text_of
+from mog_assets.resources.chat_parameters import SYSTEM, ParameterRefused, refused
 from mog_assets.resources.errors import MogError
 
-_DEFAULT_URL = "https://api.openai.com/v1"
 # In any language that models write, a token has at most this many characters, except runs of white space.
-_CHARS_PER_TOKEN = 16
-_SLACK_CHARS = 1000
+_CHARS_PER_TOKEN, _SLACK_CHARS = 16, 1000
 # The longest answer that is read if `max_tokens` is not set: more than any model writes.
 _MOST_TOKENS = 2**18
 # A character may be two JSON escapes of six bytes; an endpoint may add other fields to the answer.
-_BYTES_PER_CHAR = 12
-_ENVELOPE_BYTES = 2**20
-PASSING = (408, 409, 425, 429)
-NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
+_BYTES_PER_CHAR, _SLACK = 12, 2**20
+_NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
+# Types of parts of a message that are its text.
+_TEXTS = ("text", "output_text")
+# The parameters that ask for a stream; the second has the tokens that were used come with the last piece.
+_STREAMED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 
 # Called with each piece of an answer when it arrives.
 Heard = Callable[[str], object]
-# Called with input tokens, output tokens and USD, also for answers that cannot be used.
-Charge = Callable[[int, int, float], None]
 
 
-class Again(Exception):
-    """A call failed for a temporary reason, or for what it asks for (`of_content`).
+class _Limited(httpx2.SyncByteStream):
+    """A body that has to end by a time: the client's own timeout is of single reads."""
 
-    `wait` is the number of seconds that the endpoint asked for, if any.
-    """
+    def __init__(self, stream: Any, until: float, most: int, too_long: Callable[[], Exception]) -> None:
+        self._stream, self._until, self._most, self._too_long = stream, until, most, too_long
 
-    def __init__(self, reason: str, wait: float | None = None, of_content: bool = False) -> None:
-        super().__init__(reason if wait is None else f"{reason}, and asked for a wait of {wait:.3g} s")
-        self.wait, self.of_content = wait, of_content
+    def __iter__(self) -> Iterator[bytes]:
+        for part in self._stream:
+            self._most -= len(part)
+            if self._most < 0:
+                raise self._too_long()
+            if time.monotonic() > self._until:
+                raise httpx2.ReadTimeout("no complete answer in time")
+            yield part
 
-
-class ParameterRefused(Exception):
-    """The model does not accept the parameter `name`, as it `said`."""
-
-    def __init__(self, name: str, said: str = "") -> None:
-        super().__init__(name)
-        self.name = name
-        self.said = said
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.close()
 
 
 class Endpoint:
-    """The endpoint at `OPENAI_BASE_URL`, for one model, with the key in `OPENAI_API_KEY`.
+    """An endpoint, for one model, with the key in `OPENAI_API_KEY`.
 
     Args:
         settings: Model, limits, prices.
+        address: URL for people.
+        url: URL.
+        before: Called before each request, with whether it repeats one; what it raises ends the call.
+        charge: Called with input and output tokens of each answer, also of those that cannot be used.
+
+    Raises:
+        MogError: there is no key, or one that cannot be sent.
     """
 
-    def __init__(self, settings: LlmSettings) -> None:
-        self.settings = settings
+    def __init__(
+        self,
+        settings: LlmSettings,
+        address: str,
+        url: str,
+        before: Callable[[bool], object],
+        charge: Callable[[int, int], object],
+    ) -> None:
+        self._settings, self._address, self._before, self._charge = settings, address, before, charge
         # False once the endpoint did not take what asks for an answer in pieces.
         self._streams = True
-
-    @cached_property
-    def address(self) -> str:
-        """URL of the endpoint without credentials: scheme, host, port and path.
-
-        Raises:
-            MogError: OPENAI_BASE_URL is not an http or https URL.
-        """
-        try:
-            url = urlsplit(self._base_url)
-            host, port = url.hostname, url.port
-        except ValueError:
-            url, host, port = urlsplit(""), None, None
-        if url.scheme not in ("http", "https") or not host:
-            raise MogError(
-                "llm: expected OPENAI_BASE_URL to be a URL such as http://localhost:8000/v1, got another text"
-            )
-        return f"{url.scheme}://{host}{f':{port}' if port else ''}{url.path.rstrip('/')}"
-
-    @cached_property
-    def _base_url(self) -> str:
-        return os.environ.get("OPENAI_BASE_URL") or _DEFAULT_URL
-
-    @cached_property
-    def _client(self) -> Any:
-        import openai
-
-        # The address comes first, so that an invalid URL is reported.
-        endpoint, key = self.address, os.environ.get("OPENAI_API_KEY", "")
+        key = os.environ.get("OPENAI_API_KEY", "")
         if not key:
             raise MogError(
                 "llm: expected OPENAI_API_KEY (and OPENAI_BASE_URL for another endpoint) in the environment, got none "
-                f"for {endpoint}"
+                f"for {address}"
             )
         # HTTP libraries quote a header that they cannot send.
         if not (key.isascii() and key.isprintable()) or " " in key:
             raise MogError("llm: expected OPENAI_API_KEY to be ASCII without white space, got another text")
-        return openai.OpenAI(api_key=key, base_url=self._base_url, max_retries=0, timeout=self.settings.timeout)
+        http = openai.DefaultHttpxClient(event_hooks={"request": [self._begin], "response": [self._check]})
+        self._client = openai.OpenAI(
+            api_key=key, base_url=url, timeout=settings.timeout, max_retries=settings.attempts - 1, http_client=http
+        )
 
-    def call(
-        self,
-        messages: Sequence[Message],
-        parameters: Mapping[str, Any],
-        deadline: float,
-        charge: Charge,
-        heard: Heard | None = None,
-    ) -> Completion:
-        """Send a chat once.
+    def ask(self, messages: Sequence[Message], parameters: Mapping[str, Any], heard: Heard | None = None) -> Completion:
+        """Send a chat, again if it fails for a temporary reason.
 
         Args:
             messages: The chat.
             parameters: Further request parameters, by name.
-            deadline: Value of `time.monotonic` by which the answer must be complete.
-            charge: Called with the cost of the answer, even if it cannot be used.
             heard: Called with each piece of the answer; with all of it, where the endpoint sends no pieces.
 
         Raises:
-            Again: it failed for a temporary reason.
             ParameterRefused: the model does not accept one of the parameters.
             RequestFailed: the model refused, gave no usable answer, or broke off after its first piece was heard.
             MogError: no request can succeed.
         """
-        pieces: list[str] = []
+        if heard is not None and self._streams:
+            try:
+                return self._ask(messages, {**parameters, **_STREAMED}, heard)
+            except ParameterRefused as refusal:
+                if refusal.name not in _STREAMED:
+                    raise
+                self._streams = False
+        return self._ask(messages, parameters, heard)
+
+    def _ask(self, messages: Sequence[Message], parameters: Mapping[str, Any], heard: Heard | None) -> Completion:
+        model, pieces, fault = self._settings.model, list[str](), RequestFailed()
 
         def hear(piece: str) -> None:
             pieces.append(piece)
             heard and heard(piece)
 
         try:
-            completion = self._completed(messages, parameters, deadline, charge, None if heard is None else hear)
-        except Again as error:
-            if not pieces:
-                raise
-            model = self.settings.model
-            raise NoResponse(f"llm: the answer of {model} broke off after it had begun ({error})") from None
-        if heard is not None and not pieces:
-            heard(completion.text)
-        return completion
-
-    def _completed(
-        self,
-        messages: Sequence[Message],
-        parameters: Mapping[str, Any],
-        deadline: float,
-        charge: Charge,
-        heard: Heard | None,
-    ) -> Completion:
-        started = time.monotonic()
-        body = self._answered(messages, parameters, deadline, heard)
-        seconds = time.monotonic() - started
-        try:
-            answer = _Answer.model_validate_json(body)
-        except ValidationError as error:
-            detail = error.errors(include_input=False)[0]
-            where = ".".join(map(str, detail["loc"]))
-            raise Again(f"expected a chat completion as JSON, got another body ({where} {detail['msg']})") from None
-        usage = answer.usage or _Usage()
-        cost = (
-            usage.prompt_tokens * self.settings.price_in + usage.completion_tokens * self.settings.price_out
-        ) / 1_000_000
-        charge(usage.prompt_tokens, usage.completion_tokens, cost)
-        text, model, reason = self._text(answer)
-        return Completion(
-            text=text,
-            model=model,
-            tokens_in=usage.prompt_tokens,
-            tokens_out=usage.completion_tokens,
-            finish_reason=reason,
-            cost=cost,
-            seconds=seconds,
-        )
-
-    def _text(self, answer: _Answer) -> tuple[str, str, str]:
-        """Text, model and finish reason of a usable answer."""
-        if not answer.choices:
-            said = f" but an error: {json.dumps(answer.error)}" if answer.error else ""
-            raise Again(self.line(f"expected an answer, got no choices{said}"))
-        choice = answer.choices[0]
-        text, reason = text_of(choice.message.content), choice.finish_reason or ""
-        if not text.strip():
-            # No tools were offered; some models call one all the same, and say there what they were asked for.
-            text = "\n".join(map(json.dumps, _functions(choice.message.tool_calls)))
-        if choice.message.refusal:
-            raise RequestFailed(f"llm: {self.settings.model} refused: {self.line(choice.message.refusal)}")
-        if reason == "content_filter":
-            raise RequestFailed(f"llm: {self.settings.model} refused: the endpoint's content filter blocked the answer")
-        if not text.strip():
-            remedy = "raise llm.max_tokens" if reason == "length" else "choose another model"
-            raise RequestFailed(
-                f"llm: {self.settings.model} answered without text (finish reason {reason!r}): {remedy}"
+            response = self._client.chat.completions.with_raw_response.create(
+                model=model, messages=list(messages), extra_headers=tracing.headers(), **parameters
             )
-        if len(text) > self._most_chars:
-            raise self._too_long()
-        return text, answer.model or self.settings.model, reason
-
-    def _answered(
-        self, messages: Sequence[Message], parameters: Mapping[str, Any], deadline: float, heard: Heard | None
-    ) -> bytes:
-        if heard is not None and self._streams:
-            try:
-                return self._post(messages, {**parameters, **PARAMETERS}, deadline, heard)
-            except ParameterRefused as refusal:
-                if refusal.name not in PARAMETERS:
-                    raise
-                self._streams = False
-        return self._post(messages, parameters, deadline)
-
-    def _post(
-        self,
-        messages: Sequence[Message],
-        parameters: Mapping[str, Any],
-        deadline: float,
-        heard: Heard | None = None,
-    ) -> bytes:
-        import httpx2
-        import openai
-
-        fault: Exception
-        body, streamed = bytearray(), Streamed()
-        left = max(deadline - time.monotonic(), 0.001)
-        try:
-            with self._client.chat.completions.with_streaming_response.create(
-                model=self.settings.model,
-                messages=list(messages),
-                timeout=left,
-                extra_headers=tracing.headers(),
-                **parameters,
-            ) as response:
-                pieces = heard if response.headers.get("content-type", "").startswith(MEDIA_TYPE) else None
-                # The client's timeout covers single reads: an answer sent byte by byte could take for ever.
-                for part in response.iter_bytes():
-                    body += part
-                    if pieces is not None and (text := _fed(streamed, part)):
-                        pieces(text)
-                    if len(body) > _BYTES_PER_CHAR * self._most_chars + _ENVELOPE_BYTES:
-                        raise self._too_long()
-                    if time.monotonic() > deadline:
-                        raise Again(f"no complete answer within {left:.3g} s")
-            if pieces is None:
-                return bytes(body)
-            if not streamed.ended:
-                raise Again("the answer was cut off")
-            return streamed.body
-        except openai.APIStatusError as error:
-            roles = [SYSTEM] if messages and messages[0]["role"] == "system" else []
-            fault = self._status_fault(error, [*parameters, *roles])
-        except (openai.APITimeoutError, httpx2.TimeoutException):
-            fault = Again(f"no answer within {left:.3g} s")
-        except (openai.APIConnectionError, httpx2.RequestError) as error:
-            cause = error.__cause__ or error
-            fault = Again(f"the connection failed: {self.line(str(cause) or type(cause).__name__)}")
+            http = response.http_response
+            if _is_stream(http):
+                body = _joined(response.parse(), hear)
+                self._charge(*_usage(body))
+            else:
+                body = http.json()
+            seconds = time.monotonic() - http.request.extensions["begun"]
+            completion = self._completion(body, seconds)
+            if heard is not None and not pieces:
+                heard(completion.text)
+            return completion
         except UnicodeEncodeError as error:
             fault = RequestFailed(f"llm: expected messages that UTF-8 can encode, got one with {error.reason}")
+        except (openai.OpenAIError, ValueError) as error:
+            why = self._line(str(error.__cause__ or error) or type(error).__name__)
+            if pieces:
+                fault = NoResponse(f"llm: the answer of {model} broke off after it had begun ({why})")
+            else:
+                attempts = f"attempts: {self._settings.attempts}; last error: {why}"
+                fault = NoResponse(f"llm: {model} at {self._address} did not answer ({attempts})")
         # Raised outside the handlers: the library's error may show headers, and logs print the cause of an error.
         raise fault
 
-    def _status_fault(self, error: Any, sent: Sequence[str]) -> Exception:
-        status, whole = error.status_code, str(error)
-        if not (isinstance(error.body, dict) and isinstance(error.body.get("message"), str)):
-            # The library shows OpenAI's field `message`; other servers use other fields, or put an object there.
-            whole += f" {json.dumps(error.body, ensure_ascii=False)}" if error.body else ""
-        said, model, endpoint = self.line(whole), self.settings.model, self.address
-        if name := refused(sent, status, error.param, error.code, whole):
+    def _completion(self, body: dict[str, Any], seconds: float) -> Completion:
+        """Return what a usable answer says; raise `RequestFailed` for another."""
+        settings, choice, message = self._settings, body["choices"][0], body["choices"][0]["message"]
+        text, reason = _text_of(message.get("content")), choice.get("finish_reason") or ""
+        if not text.strip():
+            # No tools were offered; some models call one all the same, and say there what they were asked for.
+            calls = [call for call in message.get("tool_calls") or () if isinstance(call, dict) and "function" in call]
+            text = "\n".join(json.dumps(call["function"]) for call in calls)
+        if message.get("refusal") or reason == "content_filter":
+            why = message.get("refusal") or "the endpoint's content filter blocked the answer"
+            raise RequestFailed(f"llm: {settings.model} refused: {self._line(why)}")
+        if not text.strip():
+            remedy = "raise llm.max_tokens" if reason == "length" else "choose another model"
+            raise RequestFailed(f"llm: {settings.model} answered without text (finish reason {reason!r}): {remedy}")
+        if len(text) > self._most_chars:
+            raise self._too_long()
+        read, written = _usage(body)
+        cost = (read * settings.price_in + written * settings.price_out) / 1_000_000
+        return Completion(text, body.get("model") or settings.model, read, written, reason, cost, seconds)
+
+    def _begin(self, request: httpx2.Request) -> None:
+        self._before(request.headers.get("x-stainless-retry-count", "0") != "0")
+        request.extensions["begun"] = time.monotonic()
+
+    def _check(self, response: httpx2.Response) -> None:
+        """Read a response: what repeating would not mend is raised; a 200 without an answer is repeated as a 502."""
+        if response.is_redirect:
+            return
+        until = response.request.extensions["begun"] + self._settings.timeout
+        response.stream = _Limited(response.stream, until, _BYTES_PER_CHAR * self._most_chars + _SLACK, self._too_long)
+        sent = json.loads(response.request.content)
+        if response.status_code == 200 and sent.get("stream") and _is_stream(response):
+            return
+        response.read()
+        body = _object(response.text)
+        if response.status_code == 200:
+            self._charge(*_usage(body))
+            if not _has_message(body):
+                response.status_code = 502
+        elif fault := self._fault(response, body, sent):
+            raise fault
+
+    def _fault(self, response: httpx2.Response, body: dict[str, Any], sent: dict[str, Any]) -> Exception | None:
+        status, endpoint, model = response.status_code, self._address, self._settings.model
+        error = body["error"] if isinstance(body.get("error"), dict) else body
+        param, code, said = error.get("param"), error.get("code"), f"{status}: {self._line(response.text)}"
+        names = [name for name in sent if name not in ("model", "messages")]
+        names += [SYSTEM] if any(message["role"] == "system" for message in sent["messages"]) else []
+        if name := refused(names, status, param, code, response.text):
             return ParameterRefused(name, said)
-        if status == 402 or (status == 429 and error.code in NO_CREDIT):
+        if status == 402 or (status == 429 and code in _NO_CREDIT):
             return MogError(f"llm: {endpoint} has no credit for OPENAI_API_KEY: add some, then run again ({said})")
-        if status in PASSING or status >= 500:
-            return Again(said, retry_after(error.response.headers.get("retry-after")))
+        if status >= 500 or status in (408, 409, 429):
+            return None
         if status == 401:
             # The endpoint's message may quote the key.
             return MogError(f"llm: {endpoint} does not accept the key (401): set OPENAI_API_KEY to one of its keys")
@@ -294,73 +221,72 @@ class Endpoint:
 
     @property
     def _most_chars(self) -> int:
-        return _CHARS_PER_TOKEN * (self.settings.max_tokens or _MOST_TOKENS) + _SLACK_CHARS
+        return _CHARS_PER_TOKEN * (self._settings.max_tokens or _MOST_TOKENS) + _SLACK_CHARS
 
     def _too_long(self) -> RequestFailed:
+        tokens = self._settings.max_tokens or _MOST_TOKENS
         return RequestFailed(
-            f"llm: expected an answer of at most {self._most_chars} characters "
-            f"({self.settings.max_tokens or _MOST_TOKENS} tokens), "
-            f"got a longer one from {self.settings.model}: choose an endpoint that honours max_tokens"
+            f"llm: expected an answer of at most {self._most_chars} characters ({tokens} tokens), got a longer one "
+            f"from {self._settings.model}: choose an endpoint that honours max_tokens"
         )
 
-    def line(self, text: str) -> str:
-        """An endpoint's text as one line of a message, without the key."""
-        key = os.environ.get("OPENAI_API_KEY")
-        return " ".join((text.replace(key, "…") if key else text).split())[:300]
+    def _line(self, text: str) -> str:
+        """Return an endpoint's text as one line of a message, without the key."""
+        return " ".join(text.replace(self._client.api_key, "…").split())[:300]
 
 
-def retry_after(header: str | None) -> float | None:
-    """Seconds that a Retry-After header asks to wait, given as seconds or as a date (RFC 9110, section 10.2.3).
-
-    None if the header is missing or not valid.
-    """
-    try:
-        seconds = float(header or "nan")
-    except ValueError:
-        date = email.utils.parsedate_tz(header)
-        try:
-            seconds = email.utils.mktime_tz(date) - time.time() if date else math.nan
-        except (ValueError, OverflowError):
-            return None
-    return max(seconds, 0.0) if math.isfinite(seconds) else None
+def _is_stream(response: httpx2.Response) -> bool:
+    return response.headers.get("content-type", "").startswith("text/event-stream")
 
 
-def _functions(calls: Any) -> list[Any]:
-    """Name and arguments of each called function, as the endpoint gives them."""
-    return (
-        [call["function"] for call in calls if isinstance(call, dict) and "function" in call]
-        if isinstance(calls, list)
-        else []
+def _joined(stream: Any, hear: Heard) -> dict[str, Any]:
+    """Return a streamed answer as it would have come in one piece; raise ValueError if its end is missing."""
+    body: dict[str, Any] = {}
+    texts: list[str] = []
+    refusal, reason = "", None
+    for chunk in stream:
+        event = chunk.to_dict(warnings=False)
+        body |= {name: event[name] for name in ("model", "usage") if event.get(name)}
+        choice = (event.get("choices") or [{}])[0]
+        delta = choice.get("delta") or {}
+        reason = choice.get("finish_reason") or reason
+        refusal += delta.get("refusal") or ""
+        if text := _text_of(delta.get("content")):
+            texts.append(text)
+            hear(text)
+    if reason is None:
+        raise ValueError("the answer was cut off")
+    return {**body, "choices": [{"message": {"content": "".join(texts), "refusal": refusal}, "finish_reason": reason}]}
+
+
+def _text_of(content: Any) -> str:
+    """Return the text of a message, which may come as a list of parts: of these, what is not reasoning."""
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else ""
+    parts = [{"text": part} if isinstance(part, str) else part for part in content]
+    return "".join(
+        part["text"]
+        for part in parts
+        if isinstance(part, dict) and part.get("type", "text") in _TEXTS and isinstance(part.get("text"), str)
     )
 
 
-class _Said(BaseModel):
-    content: Any = None
-    refusal: str | None = None
-    tool_calls: Any = None
-
-
-class _Choice(BaseModel):
-    message: _Said
-    finish_reason: str | None = None
-
-
-class _Usage(BaseModel):
-    prompt_tokens: NonNegativeInt = 0
-    completion_tokens: NonNegativeInt = 0
-
-
-class _Answer(BaseModel):
-    """The fields read from a chat completion; some endpoints send `error` instead of `choices`, with status 200."""
-
-    choices: list[_Choice] | None = None
-    model: str | None = None
-    usage: _Usage | None = None
-    error: Any = None
-
-
-def _fed(streamed: Streamed, part: bytes) -> str:
+def _object(text: str) -> dict[str, Any]:
     try:
-        return streamed.feed(part)
-    except ValueError as error:
-        raise Again(f"expected an answer in pieces, got another body ({error!r:.100})") from None
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    return value if isinstance(value, dict) else {}
+
+
+def _has_message(body: dict[str, Any]) -> bool:
+    choices = body.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    return isinstance(choice, dict) and isinstance(choice.get("message"), dict)
+
+
+def _usage(body: dict[str, Any]) -> tuple[int, int]:
+    """Return input and output tokens; 0 if the endpoint does not report them."""
+    usage = body["usage"] if isinstance(body.get("usage"), dict) else {}
+    read, written = (usage.get(f"{name}_tokens") for name in ("prompt", "completion"))
+    return read if isinstance(read, int) else 0, written if isinstance(written, int) else 0

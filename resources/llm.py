@@ -1,25 +1,22 @@
-"""A language model client with a cache, retries and a budget.
+"""A language model client with a cache and a budget; `endpoint.py` sends the requests.
 
-An answer is committed to the cache, keyed by the request, before it is returned, unless it is to what people ask. Calls
-that fail for a temporary reason are retried with exponential backoff and full jitter (M. Brooker, "Exponential Backoff
-And Jitter", AWS Architecture Blog 2015).
+An answer is committed to the cache, keyed by the request, before it is returned, unless it is to what people ask.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
-
-import tenacity
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from mog_assets.resources import tracing
 from mog_assets.resources.chat import (
@@ -33,13 +30,16 @@ from mog_assets.resources.chat import (
     SpendCapReached,
 )
 from mog_assets.resources.chat_cache import ChatCache
-from mog_assets.resources.chat_parameters import FORMAT, SYSTEM, Parameters
-from mog_assets.resources.endpoint import Again, Endpoint, Heard, ParameterRefused
+from mog_assets.resources.chat_parameters import FORMAT, SYSTEM, ParameterRefused, Parameters
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.progress import Advance
 from mog_assets.resources.store import digest
 
+if TYPE_CHECKING:
+    from mog_assets.resources.endpoint import Endpoint, Heard
+
 _log = logging.getLogger(__name__)
+_DEFAULT_URL = "https://api.openai.com/v1"
 # The setting, and what is done instead of what a model rejects.
 _INSTEAD = {
     FORMAT: ("llm.structured", "it is asked in words"),
@@ -79,10 +79,9 @@ class Tally:
 class OpenAIModel:
     """Any OpenAI-compatible endpoint; base URL and key are read from OPENAI_BASE_URL and OPENAI_API_KEY.
 
-    A request ends within `attempts * timeout` seconds, waits included; if the endpoint asks for a longer wait, it fails
-    at once. At most `concurrency` requests run at a time, over all threads; equal concurrent requests share one call.
-    The spend cap is compared with the cost of the answers so far, so the last `concurrency` of them may exceed it.
-    Incomplete answers are not counted, because their cost is not known.
+    At most `concurrency` requests run at a time, over all threads. The spend cap is compared with the cost of the
+    answers so far, so the last `concurrency` of them may exceed it. Incomplete answers are not counted, because their
+    cost is not known.
 
     A parameter that the model rejects is sent under its other name, or left out, from then on; the cache key is made
     from what was really sent. With `structured: auto`, an answer that was paid for without a form is used again.
@@ -91,37 +90,41 @@ class OpenAIModel:
         settings: Model, temperature, answer length in tokens, limits.
         seed: Sent with every request; endpoints that honour it give reproducible answers.
         cache: Folder of the answer cache and of the rejected parameters; None stores nothing.
-        backoff: Longest wait in seconds before the first retry, and before any retry.
         keep: Whether answers are added to the cache; False only reads it.
     """
 
-    def __init__(
-        self,
-        settings: LlmSettings,
-        seed: int = 0,
-        cache: Path | None = None,
-        backoff: tuple[float, float] = (0.5, 30.0),
-        keep: bool = True,
-    ) -> None:
-        self.settings = settings
-        self.seed = seed
-        self.keep = keep
+    def __init__(self, settings: LlmSettings, seed: int = 0, cache: Path | None = None, keep: bool = True) -> None:
+        self.settings, self.seed, self.keep = settings, seed, keep
         self.cache = ChatCache(cache)
         self.tally = Tally()
-        self._http = Endpoint(settings)
-        self._jitter = tenacity.wait_random_exponential(multiplier=backoff[0], max=backoff[1])
         self._slots = threading.BoundedSemaphore(settings.concurrency)
         self._lock = threading.Lock()
-        self._under_way: dict[str, Future[Completion]] = {}
 
-    @property
+    @cached_property
     def endpoint(self) -> str:
         """URL of the endpoint without credentials: scheme, host, port and path.
 
         Raises:
             MogError: OPENAI_BASE_URL is not an http or https URL.
         """
-        return self._http.address
+        try:
+            url = urlsplit(os.environ.get("OPENAI_BASE_URL") or _DEFAULT_URL)
+            host, port = url.hostname, url.port
+        except ValueError:
+            url, host, port = urlsplit(""), None, None
+        if url.scheme not in ("http", "https") or not host:
+            raise MogError(
+                "llm: expected OPENAI_BASE_URL to be a URL such as http://localhost:8000/v1, got another text"
+            )
+        return f"{url.scheme}://{host}{f':{port}' if port else ''}{url.path.rstrip('/')}"
+
+    @cached_property
+    def _http(self) -> Endpoint:
+        # It imports what takes longer than answers from the cache.
+        from mog_assets.resources.endpoint import Endpoint
+
+        url = os.environ.get("OPENAI_BASE_URL") or _DEFAULT_URL
+        return Endpoint(self.settings, self.endpoint, url, self._before, self._charge)
 
     @cached_property
     def parameters(self) -> Parameters:
@@ -151,8 +154,19 @@ class OpenAIModel:
             SpendCapReached: the answer is not in the cache and `llm.budget_usd` is spent.
             MogError: no request can succeed: key, model, endpoint or cache cannot be used.
         """
-        # Who hears an answer may go away and end it: nobody else waits for that one.
-        return self._complete_once(messages, form) if heard is None else self._cached_or_asked(messages, form, heard)
+        while True:
+            ways, messages = self._ways(form), self.parameters.fitted(messages)
+            keys = [self._key(messages, sent) for sent in ways]
+            stored = self.cache.find(keys)
+            if completion := next((stored[key] for key in keys if key in stored), None):
+                self._count(cached=1)
+                heard and heard(completion.text)
+                return completion
+            try:
+                return self._ask(keys[0], messages, ways[0], heard)
+            except ParameterRefused as refusal:
+                # Each rejection removes a name for good, so the loop ends.
+                self._learn(refusal)
 
     def complete_many(
         self, requests: Sequence[Sequence[Message]], advance: Advance | None = None, form: Form | None = None
@@ -185,8 +199,8 @@ class OpenAIModel:
         missing = {key: messages for key, messages in zip(keys, requests, strict=True) if key not in answers}
         try:
             with ThreadPoolExecutor(self.settings.concurrency, "llm") as pool:
-                once = tracing.carried(self._complete_once)
-                futures = {pool.submit(once, messages, form): key for key, messages in missing.items()}
+                ask = tracing.carried(self.complete)
+                futures = {pool.submit(ask, messages, form): key for key, messages in missing.items()}
                 try:
                     for future in as_completed(futures):
                         key = futures[future]
@@ -212,44 +226,6 @@ class OpenAIModel:
         self._count(cached=sum(times[key] - 1 for key, answer in answers.items() if isinstance(answer, Completion)))
         return results
 
-    def _complete_once(self, messages: Sequence[Message], form: Form | None) -> Completion:
-        # Parameters may change while a request is in progress: its messages identify it.
-        chat = digest(list(messages), form and form.response_format)
-        with self._lock:
-            other = self._under_way.get(chat)
-            mine: Future[Completion] = Future()
-            self._under_way.setdefault(chat, mine)
-        if other is not None:
-            completion = replace(other.result(), cached=True)
-            self._count(cached=1)
-            return completion
-        try:
-            completion = self._cached_or_asked(messages, form, None)
-            mine.set_result(completion)
-            return completion
-        except BaseException as error:
-            mine.set_exception(error)
-            raise
-        finally:
-            with self._lock:
-                del self._under_way[chat]
-
-    def _cached_or_asked(self, messages: Sequence[Message], form: Form | None, heard: Heard | None) -> Completion:
-        """The answer for the parameters that the model accepts; after each rejection, looked up or asked again."""
-        while True:
-            ways, messages = self._ways(form), self.parameters.fitted(messages)
-            keys = [self._key(messages, sent) for sent in ways]
-            stored = self.cache.find(keys)
-            if completion := next((stored[key] for key in keys if key in stored), None):
-                self._count(cached=1)
-                heard and heard(completion.text)
-                return completion
-            try:
-                return self._ask(keys[0], messages, ways[0], heard)
-            except ParameterRefused as refusal:
-                # Each rejection removes a name for good, so the loop ends.
-                self._learn(refusal)
-
     def _ways(self, form: Form | None) -> list[dict[str, Any]]:
         """What is sent beside the messages, and what answers in the cache may have been asked with instead."""
         plain, formed = self.parameters.sent, self.parameters.with_format(form.response_format if form else None)
@@ -259,69 +235,42 @@ class OpenAIModel:
         if refusal.name == FORMAT and self.settings.structured == "on":
             raise MogError(
                 f"llm.structured: expected an endpoint that accepts {FORMAT}, got a rejection from "
-                f"{self.settings.model} at {self.endpoint} ({refusal.said}): set it to auto"
+                f"{self.settings.model} at {self.endpoint} ({refusal.message}): set it to auto"
             )
         if self.parameters.learn(refusal.name) and refusal.name in _INSTEAD:
             (setting, instead), model = _INSTEAD[refusal.name], f"{self.settings.model} at {self.endpoint}"
-            _log.warning("%s: %s rejects %s (%s): %s from now on", setting, model, refusal.name, refusal.said, instead)
+            _log.warning(
+                "%s: %s rejects %s (%s): %s from now on", setting, model, refusal.name, refusal.message, instead
+            )
 
     def _ask(self, key: str, messages: Sequence[Message], sent: Mapping[str, Any], heard: Heard | None) -> Completion:
-        with self._slots:
-            seconds = self.settings.attempts * self.settings.timeout
-            attempts = tenacity.Retrying(
-                retry=tenacity.retry_if_exception_type(Again),
-                stop=tenacity.stop_after_attempt(self.settings.attempts) | tenacity.stop_before_delay(seconds),
-                wait=self._wait,
-                before_sleep=lambda state: self._count(retries=1),
-            )
-            try:
-                completion = attempts(self._call, messages, sent, time.monotonic() + seconds, heard)
-            except tenacity.RetryError as error:
-                last = error.last_attempt
-                self._count(unanswered=1)
-                fault: RequestFailed = NoResponse(
-                    f"llm: {self.settings.model} at {self.endpoint} did not answer (attempts: {last.attempt_number} "
-                    f"of {self.settings.attempts}, within {seconds:.4g} s; last error: {last.exception()})"
-                )
-            except RequestFailed as error:
-                fault = error
-            else:
-                if self.keep:
-                    self.cache.keep(key, completion)
-                if self.settings.budget_usd is not None and not completion.tokens_in + completion.tokens_out:
-                    raise MogError(
-                        "llm.budget_usd: expected an endpoint that reports token usage, got none from "
-                        f"{self.endpoint}: the cost is not known; remove the cap"
-                    )
-                return completion
-            self._count(failures=1)
-            raise fault
-
-    def _wait(self, state: tenacity.RetryCallState) -> float:
-        assert state.outcome is not None
-        wait = getattr(state.outcome.exception(), "wait", None)
-        return self._jitter(state) + (wait or 0)
-
-    def _call(
-        self, messages: Sequence[Message], sent: Mapping[str, Any], deadline: float, heard: Heard | None
-    ) -> Completion:
-        if self.settings.budget_usd is not None and self.tally.usd >= self.settings.budget_usd:
-            raise self._cap_reached()
-        self._count(calls=1)
-        limit = min(time.monotonic() + self.settings.timeout, deadline)
         model = self.settings.model
         attributes = {"gen_ai__operation__name": "chat", "gen_ai__request__model": model}
-        with tracing.span(f"chat {model}", **attributes, server__address=self.endpoint):
-            completion = self._http.call(
-                messages,
-                sent,
-                limit,
-                lambda read, written, usd: self._count(tokens_in=read, tokens_out=written, usd=usd),
-                heard,
-            )
+        with self._slots, tracing.span(f"chat {model}", **attributes, server__address=self.endpoint):
+            try:
+                completion = self._http.ask(messages, sent, heard)
+            except RequestFailed as error:
+                self._count(failures=1, unanswered=int(isinstance(error, NoResponse)))
+                raise
             tokens = {"input": completion.tokens_in, "output": completion.tokens_out}
             tracing.note(**{f"gen_ai__usage__{side}_tokens": count for side, count in tokens.items()})
-            return completion
+            if self.keep:
+                self.cache.keep(key, completion)
+        if self.settings.budget_usd is not None and not completion.tokens_in + completion.tokens_out:
+            raise MogError(
+                "llm.budget_usd: expected an endpoint that reports token usage, got none from "
+                f"{self.endpoint}: the cost is not known; remove the cap"
+            )
+        return completion
+
+    def _before(self, repeats: bool) -> None:
+        if self.settings.budget_usd is not None and self.tally.usd >= self.settings.budget_usd:
+            raise self._cap_reached()
+        self._count(calls=1, retries=int(repeats))
+
+    def _charge(self, read: int, written: int) -> None:
+        usd = (read * self.settings.price_in + written * self.settings.price_out) / 1_000_000
+        self._count(tokens_in=read, tokens_out=written, usd=usd)
 
     def _cap_reached(self) -> SpendCapReached:
         return SpendCapReached(

@@ -84,7 +84,7 @@ def build_answers(work: Work) -> None:
         # The endpoint may answer the next time.
         work.info["retry"] = "some requests got no response" if spent.unanswered else None
         work.info["parameters"] = work.tools.llm.parameters.sent
-        work.shown["parameters sent"] = work.tools.llm.parameters.told()
+        work.shown["parameters sent"] = work.tools.llm.parameters.describe()
     timed = [{"answered": what, "seconds per question": mean} for what, mean in seconds.items()]
     work.show_table("mean seconds of all calls per question, for questions answered in this run", timed)
     work.shown["reader"] = reader(work.tools).reader.replace("<", "&lt;")

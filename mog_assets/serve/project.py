@@ -411,7 +411,7 @@ class Project:
             likeliest = reading.likeliest(retrieval, passages, row.span if marked else None)
         certain = row.span is None or row.span["certain"]
         self._answered([alone], how.name, now.version)
-        parameters = self._tools.llm.parameters.told() if self.settings.answering.reader == "openai" else None
+        parameters = self._tools.llm.parameters.describe() if self.settings.answering.reader == "openai" else None
         return Answer(
             alone,
             row.answer if certain else None,

@@ -18,6 +18,10 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import openai._base_client
+
+# Between two attempts no test waits as long as people would.
+openai._base_client.INITIAL_RETRY_DELAY = openai._base_client.MAX_RETRY_DELAY = 0.005
 Messages = list[dict[str, str]]
 
 

@@ -321,7 +321,7 @@ def server():
 @pytest.fixture(scope="module")
 def llm(server):
     """Without a cache: equal requests are sent again."""
-    return OpenAIModel(LlmSettings(model="loopback-1", timeout=30), backoff=(0.001, 0.01))
+    return OpenAIModel(LlmSettings(model="loopback-1", timeout=30))
 
 
 @pytest.mark.parametrize(("role", "behaviour", "expected"), CASES)
@@ -376,7 +376,7 @@ def test_a_long_reply_is_read_in_a_moment_whatever_it_repeats(unit):
 
 
 def client(cache=None, **values):
-    return OpenAIModel(LlmSettings(model="loopback-1", timeout=30, **values), 0, cache, (0.001, 0.01))
+    return OpenAIModel(LlmSettings(model="loopback-1", timeout=30, **values), 0, cache)
 
 
 @pytest.fixture
@@ -429,7 +429,7 @@ def test_an_endpoint_without_structured_output_is_asked_in_words_and_the_log_say
     assert ["response_format" in call.body for call in fresh.calls] == [True, False, False, False]
     (told,) = [record.getMessage() for record in caplog.records if "structured" in record.getMessage()]
     assert fresh.url in told and "asked in words from now on" in told
-    assert "response_format is not sent: the model rejects it" in llm.parameters.told()
+    assert "response_format is not sent: the model rejects it" in llm.parameters.describe()
 
 
 def test_what_was_rejected_is_remembered_by_later_runs(fresh, tmp_path):

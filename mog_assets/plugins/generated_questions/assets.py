@@ -120,7 +120,7 @@ def _asked(work: Work, parts: Sequence[Extract]) -> list[Candidate | Dropped]:
         if work.log:
             work.log(f"{KEY} of corpus {work.corpus}: {work.info['retry']}")
     work.info["parameters"] = llm.parameters.sent
-    work.shown["parameters sent"] = llm.parameters.told()
+    work.shown["parameters sent"] = llm.parameters.describe()
     read = [asking.read(window, row) for window, row in zip(parts, replies.rows, strict=True)]
     return [one for one in read if one is not None]
 

@@ -6,7 +6,9 @@ Backoff And Jitter", AWS Architecture Blog 2015).
 
 from __future__ import annotations
 
+import email.utils
 import json
+import math
 import os
 import re
 import threading
@@ -24,17 +26,29 @@ import tenacity
 from mog_assets.plugins.models.served_settings import ServedSettings
 from mog_assets.resources import tracing
 from mog_assets.resources.chat import SpendCapReached
-from mog_assets.resources.endpoint import NO_CREDIT, PASSING, Again, retry_after
 from mog_assets.resources.errors import MogError
 
 ItemT = TypeVar("ItemT")
 ReadT = TypeVar("ReadT")
 
 
+_PASSING = (408, 409, 425, 429)
+_NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
 # Also 424, by which Text Embeddings Inference says that the model failed.
 _OF_CONTENT = (400, 413, 422, 424)
 # How endpoints say that there is too much in a request.
 _SIZE = re.compile(r"token|length|long|size|large|big|less than|at most|max|limit|exceed|[超长長]", re.IGNORECASE)
+
+
+class Again(Exception):
+    """A call failed for a temporary reason, or for what it asks for (`of_content`).
+
+    `wait` is the number of seconds that the endpoint asked for, if any.
+    """
+
+    def __init__(self, reason: str, wait: float | None = None, of_content: bool = False) -> None:
+        super().__init__(reason if wait is None else f"{reason}, and asked for a wait of {wait:.3g} s")
+        self.wait, self.of_content = wait, of_content
 
 
 class ContentFault(MogError):
@@ -209,9 +223,9 @@ class Service:
     def _status_fault(self, status: int, wait: str | None, body: bytes) -> Exception:
         said = self._line(body.decode("utf-8", "replace"))
         section, where = f"{self.section}.endpoint", f"{self.url}{self.provider.path}"
-        if status == 402 or (status == 429 and any(code in said for code in NO_CREDIT)):
+        if status == 402 or (status == 429 and any(code in said for code in _NO_CREDIT)):
             return MogError(f"{section}: {self.url} has no credit for {self.provider.key}: add some ({said})")
-        if status in PASSING or status >= 500:
+        if status in _PASSING or status >= 500:
             return Again(f"HTTP {status}: {said}", retry_after(wait), status == 500)
         if status in (401, 403):
             # The endpoint's message may quote the key.
@@ -239,6 +253,22 @@ class Service:
             self.spent = replace(
                 now, calls=now.calls + calls, retries=now.retries + retries, units=now.units + units, usd=now.usd + usd
             )
+
+
+def retry_after(header: str | None) -> float | None:
+    """Seconds that a Retry-After header asks to wait, given as seconds or as a date (RFC 9110, section 10.2.3).
+
+    None if the header is missing or not valid.
+    """
+    try:
+        seconds = float(header or "nan")
+    except ValueError:
+        date = email.utils.parsedate_tz(header)
+        try:
+            seconds = email.utils.mktime_tz(date) - time.time() if date else math.nan
+        except (ValueError, OverflowError):
+            return None
+    return max(seconds, 0.0) if math.isfinite(seconds) else None
 
 
 def together(ask: Callable[[ItemT], ReadT], items: Sequence[ItemT], concurrency: int) -> Generator[tuple[int, ReadT]]:

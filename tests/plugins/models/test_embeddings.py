@@ -4,12 +4,15 @@ import json
 import signal
 import subprocess
 import sys
+import time
+from email.utils import formatdate
 
 import numpy as np
 import pytest
 from embedding_server import SIZE, EmbeddingServer, vector
 
 from mog_assets.config import load
+from mog_assets.plugins.models.served import retry_after
 from mog_assets.plugins.models.served_settings import EmbeddingsSettings
 from mog_assets.resources.chat import SpendCapReached
 from mog_assets.resources.encoder import Encoder
@@ -347,3 +350,18 @@ def test_a_text_without_a_vector_is_counted_named_and_found_by_its_words_and_an_
         _, edited = built("home")
         _, rebuilt = built("another")
         assert edited == rebuilt
+
+
+@pytest.mark.parametrize(("header", "seconds"), [("12", 12), ("0.5", 0.5), ("-3", 0)])
+def test_retry_after_in_seconds_is_read(header, seconds):
+    assert retry_after(header) == seconds
+
+
+def test_retry_after_as_a_date_is_read():
+    assert 3500 <= retry_after(formatdate(time.time() + 3600, usegmt=True)) <= 3600
+    assert retry_after(formatdate(time.time() - 3600, usegmt=True)) == 0
+
+
+@pytest.mark.parametrize("header", [None, "", "soon", "nan", "inf", "Mon, 99 Foo 99999999 00:00:00 GMT"])
+def test_retry_after_that_says_nothing_is_none(header):
+    assert retry_after(header) is None

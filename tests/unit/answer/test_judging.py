@@ -50,7 +50,7 @@ def server(monkeypatch):
 
 @pytest.fixture
 def reader(server):
-    llm = OpenAIModel(LlmSettings(model="loopback-1", timeout=30), backoff=(0.001, 0.01))
+    llm = OpenAIModel(LlmSettings(model="loopback-1", timeout=30))
     return Prompted(llm.complete, "loopback-1", failures=(RequestFailed,))
 
 

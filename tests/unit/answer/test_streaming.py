@@ -67,7 +67,7 @@ def test_reasoning_that_does_not_end_shows_nothing():
 def model_of(server, monkeypatch, **settings):
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("OPENAI_API_KEY", "loopback")
-    return OpenAIModel(LlmSettings(model="m", **settings), backoff=(0.0, 0.0))
+    return OpenAIModel(LlmSettings(model="m", **settings))
 
 
 def heard_of(model):

@@ -14,7 +14,6 @@ import time
 import traceback
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from email.utils import formatdate
 from pathlib import Path
 
 import pytest
@@ -36,14 +35,12 @@ from chat_server import (
 from shared import ROOT
 
 from mog_assets.resources.chat import Completion, Failure, LlmSettings, RequestFailed, SpendCapReached
-from mog_assets.resources.endpoint import retry_after
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.llm import OpenAIModel
 
 pytestmark = pytest.mark.full
 
 KEY = "sk-loopback-0123456789"
-BACKOFF = (0.001, 0.01)
 
 
 def ask(text):
@@ -59,7 +56,7 @@ def server(monkeypatch):
 
 
 def client(cache=None, seed=0, **values):
-    return OpenAIModel(LlmSettings(**{"max_tokens": 50, "timeout": 10, **values}), seed, cache, BACKOFF)
+    return OpenAIModel(LlmSettings(**{"max_tokens": 50, "timeout": 10, **values}), seed, cache)
 
 
 def test_answer_comes_with_tokens_cost_and_parameters(server):
@@ -96,9 +93,6 @@ PASSING = {
     "no JSON": malformed(),
     "empty body": malformed(b""),
     "JSON of another form": malformed(b'{"choices": [{"text": "an answer of the old protocol"}]}'),
-    "negative usage": sends(
-        choices=[{"message": {"content": "x"}}], usage={"prompt_tokens": -9, "completion_tokens": 1}
-    ),
 }
 
 
@@ -138,7 +132,7 @@ def test_answer_that_trickles_ends_with_the_timeout(monkeypatch):
         pool.submit(trickle, listener)
         monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
         try:
-            with pytest.raises(RequestFailed, match=r"no complete answer within 0\.5 s"):
+            with pytest.raises(RequestFailed, match="no complete answer in time"):
                 client(timeout=0.5, attempts=1).complete(ask("herons"))
         finally:
             done.set()
@@ -147,55 +141,26 @@ def test_answer_that_trickles_ends_with_the_timeout(monkeypatch):
 def test_attempts_end_and_the_error_says_what_happened_last(server, tmp_path):
     server.script([status(500), status(500), status(503, "no room")])
     llm = client(tmp_path, attempts=3)
-    with pytest.raises(RequestFailed, match=r"did not answer \(attempts: 3 of 3, within 30 s; .*503.*no room"):
+    with pytest.raises(RequestFailed, match=r"did not answer \(attempts: 3; .*503.*no room"):
         llm.complete(ask("herons"))
     assert (llm.tally.calls, llm.tally.retries, llm.tally.failures) == (3, 2, 1)
     assert llm.complete(ask("herons")).text == "about herons"
 
 
-def test_wait_longer_than_the_request_may_take_is_not_begun(server):
+def test_wait_that_is_too_long_is_not_begun(server):
     server.script([rate_limited("3600")])
-    with pytest.raises(RequestFailed, match=r"attempts: 1 of 5, .*429.*slow down.*asked for a wait of 3.6e\+03 s"):
+    with pytest.raises(RequestFailed, match=r"did not answer .*429.*slow down"):
         client().complete(ask("herons"))
     assert len(server.calls) == 1
 
 
 def test_retry_after_is_waited_for(server, monkeypatch):
     slept = []
-    monkeypatch.setattr("tenacity.nap.time.sleep", slept.append)
-    server.script([rate_limited("7"), rate_limited(date_in=20), rate_limited()])
+    monkeypatch.setattr("openai._base_client.time.sleep", slept.append)
+    server.script([rate_limited("7"), rate_limited(date_in=20)])
     client(timeout=60).complete(ask("herons"))
-    seconds, date, neither = slept
-    assert 7 <= seconds <= 7 + BACKOFF[1]
-    assert 15 <= date <= 20 + BACKOFF[1]
-    assert 0 <= neither <= BACKOFF[1]
-
-
-def test_backoff_doubles_up_to_its_limit_with_full_jitter(server, monkeypatch):
-    slept = []
-    monkeypatch.setattr("tenacity.nap.time.sleep", slept.append)
-    server.script([status(500)] * 40)
-    with pytest.raises(RequestFailed):
-        OpenAIModel(LlmSettings(attempts=40, timeout=60), backoff=(1, 8)).complete(ask("herons"))
-    assert len(slept) == 39
-    assert all(wait <= min(8, 2**i) for i, wait in enumerate(slept))
-    # Spread over the whole of the range, not about its end.
-    assert min(slept[3:]) < 4 < max(slept[3:])
-
-
-@pytest.mark.parametrize(("header", "seconds"), [("12", 12), ("0.5", 0.5), ("-3", 0)])
-def test_retry_after_in_seconds_is_read(header, seconds):
-    assert retry_after(header) == seconds
-
-
-def test_retry_after_as_a_date_is_read():
-    assert 3500 <= retry_after(formatdate(time.time() + 3600, usegmt=True)) <= 3600
-    assert retry_after(formatdate(time.time() - 3600, usegmt=True)) == 0
-
-
-@pytest.mark.parametrize("header", [None, "", "soon", "nan", "inf", "Mon, 99 Foo 99999999 00:00:00 GMT"])
-def test_retry_after_that_says_nothing_is_none(header):
-    assert retry_after(header) is None
+    seconds, date = slept
+    assert seconds == 7 and 15 <= date <= 20
 
 
 FINAL = {
@@ -335,25 +300,6 @@ def test_equal_requests_of_a_batch_are_asked_once(server):
     ]
     assert sum(done) == 3
     assert (llm.tally.calls, llm.tally.cached) == (2, 1)
-
-
-def test_equal_requests_of_several_threads_at_once_are_asked_once(server):
-    arrived = threading.Event()
-
-    def hold(call):
-        arrived.set()
-        # Long enough for the others to come to the server, if they did; what is asserted holds either way.
-        time.sleep(0.2)
-
-    server.on_call = hold
-    llm = client()
-    with ThreadPoolExecutor(4) as pool:
-        first = pool.submit(llm.complete, ask("herons"))
-        assert arrived.wait(10)
-        others = [pool.submit(llm.complete, ask("herons")) for _ in range(3)]
-        assert not first.result().cached
-        assert {other.result().text for other in others} == {"about herons"}
-    assert server.most_at_once == 1
 
 
 def test_limit_holds_over_all_threads(server):
@@ -515,7 +461,7 @@ from mog_assets.resources.llm import OpenAIModel
 
 order = json.loads(sys.argv[1])
 settings = LlmSettings(max_tokens=50, concurrency=order["concurrency"])
-llm = OpenAIModel(settings, 0, Path(order["cache"]), (0.001, 0.01))
+llm = OpenAIModel(settings, 0, Path(order["cache"]))
 requests = [[{"role": "user", "content": f"prompt {i}"}] for i in range(order["prompts"])]
 print(sum(answer.text.startswith("about") for answer in llm.complete_many(requests)))
 """

@@ -23,7 +23,7 @@ def server(monkeypatch):
 
 
 def client(cache=None, seed=7, **values):
-    return OpenAIModel(LlmSettings(**{"timeout": 10, "max_tokens": 50, **values}), seed, cache, (0.001, 0.01))
+    return OpenAIModel(LlmSettings(**{"timeout": 10, "max_tokens": 50, **values}), seed, cache)
 
 
 def parameters(call):
@@ -35,7 +35,7 @@ def test_a_reasoning_model_is_asked_with_what_it_takes(server, tmp_path):
     llm = client(tmp_path)
     assert llm.complete(ask("herons")).text == "about herons"
     assert parameters(server.calls[-1]) == {"max_completion_tokens": 50, "seed": 7}
-    assert llm.parameters.told() == (
+    assert llm.parameters.describe() == (
         "max_completion_tokens 50, seed 7, max_tokens is sent as max_completion_tokens: the model rejects it, "
         "temperature is not sent: the model rejects it"
     )
