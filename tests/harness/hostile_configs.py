@@ -141,7 +141,7 @@ CASES = {
     "timestamp that does not fit": Case(BASE + "seed: !!timestamp five\n", ("seed: expected",)),
     "date out of range": Case(BASE + "seed: 2024-99-99\n", ("seed: expected", "2024-99-99")),
     "date": Case(BASE + "retriever: 2024-01-01\n", ("retriever: expected", "2024-01-01")),
-    "merge of a number": Case(BASE + "<<: 3\n", ("expected YAML",)),
+    "merge of a number": Case(BASE + "<<: 3\n", ("<<: expected", "merge")),
     "key that is a list": Case(BASE + "? [a, b]\n: 3\n", ("expected", "key")),
     "key that is a mapping": Case(BASE + "? {a: b}\n: 3\n", ("expected", "key")),
     "equals sign": Case(BASE + "seed: =\n", ("seed: expected", "'='")),
