@@ -31,7 +31,7 @@ from mog_assets.questions.sets import LEVELS, Question, load_questions
 from mog_assets.resources.arrays import places
 from mog_assets.search import answer_places, features, mix, trainers
 from mog_assets.search.blend import of_texts
-from mog_assets.search.candidates import COLUMNS, OF_QUESTIONS, Candidates
+from mog_assets.search.candidates import COLUMNS, OF_QUESTIONS, TEMPERATURE, Candidates
 from mog_assets.search.index import expert_names, finest
 from mog_assets.search.models import Inputs
 from mog_assets.search.rankings import fused
@@ -104,9 +104,11 @@ class Entropy:
 
     def parts(self, candidates: Candidates, experts: Sequence[str], rows: np.ndarray) -> np.ndarray:
         """Score some candidates by every expert; see `blend.Blend.parts`."""
-        powers, total = candidates.powers
-        question = candidates.question[rows]
-        return powers[rows] / total[question] * self.weights(candidates, experts)[question]
+        question = candidates.question
+        # As for `Candidates.certainty`.
+        powers = np.exp((candidates.relative.astype(np.float64) - 1) / TEMPERATURE)
+        total = np.array([np.bincount(question, column, candidates.count) for column in powers.T]).T
+        return (powers / np.maximum(total, 1e-300)[question])[rows] * self.weights(candidates, experts)[question[rows]]
 
     def scores(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
         """Score of every candidate, float64 of shape (n,); see `blend.Blend.scores`."""

@@ -38,12 +38,6 @@ def numbers(table: pa.Table, column: str) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def take(table: pa.Table, rows: np.ndarray) -> pa.Table:
-    """Rows of a table by number, in this order; with a numpy array, pyarrow would import pandas."""
-    chosen = np.ascontiguousarray(rows, np.int64)
-    return table.take(pa.Array.from_buffers(pa.int64(), len(chosen), [None, pa.py_buffer(chosen)]))
-
-
 class OpenTables:
     """Rows of Parquet files that never change, a group of rows at a time.
 
@@ -63,9 +57,10 @@ class OpenTables:
         """Some rows of a file, ascending by number."""
         metadata, starts = self._file(path)
         group, taken = np.searchsorted(starts, rows, side="right") - 1, []
-        for number in np.unique(group).tolist():
-            table = self._group(path, metadata, number).select(columns)
-            taken += take(table, rows[group == number] - starts[number]).to_pylist()
+        for number, row in zip(group.tolist(), (rows - starts[group]).tolist(), strict=True):
+            table = self._group(path, metadata, number)
+            # Few rows are taken of many: value by value takes a third of the time of `table.take`.
+            taken.append({name: table[name][row].as_py() for name in columns})
         return taken
 
     def _file(self, path: Path) -> tuple[pq.FileMetaData, np.ndarray]:

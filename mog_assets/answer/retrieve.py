@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -78,12 +79,21 @@ def _pieces(corpora: Corpora, read: Sequence[Sequence[Passage]]) -> tuple[np.nda
     return np.repeat(query, last - first), ranges(first, last)
 
 
-def texts(corpora: Corpora, passages: Passages, questions: int) -> list[list[Passage]]:
+def texts(
+    corpora: Corpora, passages: Passages, questions: int, rows: Mapping[int, Mapping[str, Any]] | None = None
+) -> list[list[Passage]]:
     """The passages of every question with their texts, best first.
 
     A passage of several spans contains all of them, in order, and is named after the document of the first.
+
+    Args:
+        corpora: The corpora.
+        passages: The passages.
+        questions: How many questions there are.
+        rows: Result of `Corpora.rows` for the documents of the passages, if it is known.
     """
-    documents = corpora.texts(np.unique(passages.document).tolist())
+    rows = corpora.rows(passages.document) if rows is None else rows
+    documents = {position: (row["title"], row["text"]) for position, row in rows.items()}
     by_question: list[list[Passage]] = [[] for _ in range(questions)]
     last = (-1, -1)
     columns = (passages.question, passages.rank, passages.document, passages.start, passages.end, passages.level)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from mog_assets.index.term_tables import TermTable, Together
+from mog_assets.index.postings import open_tables
+from mog_assets.index.term_tables import Terms, Together
 from mog_assets.resources.errors import MogError
 from mog_assets.text.languages import DEFAULT, of_question
 from mog_assets.text.questions import Analysed, Vocabulary, analysed
@@ -34,10 +35,12 @@ class Analysis:
     Attributes:
         read: Reads an asset of a corpus, see `corpora.Read`.
         names: The corpora.
+        vocabularies: Looks terms up in the vocabularies of all shards; called when there are some.
     """
 
     read: Callable[[str, str | None], Any]
     names: Sequence[str]
+    vocabularies: Callable[[], Terms]
 
     @cached_property
     def languages(self) -> dict[str, int]:
@@ -63,11 +66,8 @@ class Analysis:
     @cached_property
     def _vocabulary(self) -> Vocabulary:
         stored = [self.read("tokens", name) for name in self.names]
-        tables, words = (
-            [TermTable(tokens.path(shard)) for tokens in stored for shard in tokens.names(kind)]
-            for kind in ("terms_", "words_")
-        )
         # What titles alone have is counted as occurring in no text.
-        occurrences = Together(tables, "occurrences", least=1)
+        occurrences = Together(self.vocabularies(), "occurrences", least=1)
+        words = Terms([table for tokens in stored for table in open_tables(tokens, "words_")])
         letters = "".join(tokens.manifest.info["letters"] for tokens in stored)
         return Vocabulary(occurrences, letters, Together(words, "occurrences"))

@@ -17,8 +17,9 @@ from mog_assets.config import Settings
 from mog_assets.index.analysis import Analysis
 from mog_assets.index.layouts import join_layouts, open_layout
 from mog_assets.index.neighbours import Neighbours
-from mog_assets.index.postings import Postings, open_counts, open_titles
+from mog_assets.index.postings import Postings, open_counts, open_tables, open_titles
 from mog_assets.index.statistics import StoredStatistics
+from mog_assets.index.term_tables import Terms
 from mog_assets.index.vectors import VectorTable
 from mog_assets.resources.arrays import pairs
 from mog_assets.resources.tables import OpenTables, read_table
@@ -83,20 +84,25 @@ class Corpora:
         return {key: i for i, key in enumerate(zip(names, self.layout.documents, strict=True))}
 
     @cached_property
+    def terms(self) -> Terms:
+        """The vocabularies of all shards."""
+        return Terms([table for name in self.names for table in open_tables(self.read("tokens", name))])
+
+    @cached_property
     def words(self) -> Postings:
         """Postings of level-1 pieces, each with its title."""
         stored = [(self.read("bm25/level_1", name), self.read("tokens", name)) for name in self.names]
-        return Postings([part for counts, tokens in stored for part in open_counts(counts, tokens)])
+        return Postings([part for counts, tokens in stored for part in open_counts(counts, tokens)], self.terms)
 
     @cached_property
     def titles(self) -> Postings:
         """Postings of the titles of documents."""
-        return Postings([part for name in self.names for part in open_titles(self.read("tokens", name))])
+        return Postings([part for name in self.names for part in open_titles(self.read("tokens", name))], self.terms)
 
     @cached_property
     def analysis(self) -> Analysis:
         """How questions are analysed that are asked of these corpora."""
-        return Analysis(self.read, self.names)
+        return Analysis(self.read, self.names, lambda: self.terms)
 
     @cached_property
     def statistics(self) -> StoredStatistics:
@@ -110,14 +116,14 @@ class Corpora:
 
     @cached_property
     def neighbours(self) -> list[Neighbours]:
-        """The near vectors of level 1, by shard of each corpus."""
+        """The near vectors of level 1, in order."""
         shards, counts = [], iter(self.vectors.counts)
         for name in self.names:
             stored = self.read("neighbours", name)
             paths = {Path(file).stem.rpartition("_")[2]: stored.path(file) for file in stored.names()}
             for shard, buckets in self.read("tokens", name).manifest.info["shards"].items():
-                shards.append(Neighbours(paths[shard], sum(islice(counts, len(buckets)))))
-        return shards
+                shards.append(Neighbours.open(paths[shard], sum(islice(counts, len(buckets)))))
+        return Neighbours.together(shards)
 
     def bucket_files(self, key: str) -> list[Path]:
         """Return files of an asset, one for each bucket, in order."""

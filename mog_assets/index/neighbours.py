@@ -24,6 +24,8 @@ from mog_assets.resources.lazy import cached_property
 OVERSAMPLING = 3
 # Edges of a vector, and vectors that are looked at for each that is added or searched for.
 _EDGES, _ADDING, _SEARCHING = 16, 128, 128
+# Rounded vectors of several shards that are held in memory, up to this many bytes.
+_MEMORY_BYTES = 64 << 20
 # Pieces that are left by a filter and compared as a whole in the time that a graph takes to lead to the nearest.
 FEW = 16_000
 
@@ -103,20 +105,36 @@ class Near:
 
 
 class Neighbours:
-    """The vectors of level 1 of a shard.
+    """The vectors of level 1 of a shard, or of several.
 
     Args:
-        path: File of `write_graph` or `write_rounded`, which is mapped.
+        graph: Leads to the nearest, if there is one.
+        rounded: Else the rounded vectors and their scales.
         count: How many there are.
-
-    Raises:
-        MogError: the file cannot be read, or is not of so many vectors.
     """
 
-    def __init__(self, path: Path, count: int) -> None:
-        self.count = count
-        self._graph = _opened(path, count) if path.suffix == ".usearch" else None
-        self._rounded = None if self._graph is not None else _mapped(path, count)
+    def __init__(self, graph: Any, rounded: tuple[np.ndarray, np.ndarray] | None, count: int) -> None:
+        self.count, self._graph, self._rounded = count, graph, rounded
+
+    @classmethod
+    def open(cls, path: Path, count: int) -> Neighbours:
+        """Map a file of `write_graph` or `write_rounded`.
+
+        Raises:
+            MogError: the file cannot be read, or is not of so many vectors.
+        """
+        if path.suffix == ".usearch":
+            return cls(_opened(path, count), None, count)
+        return cls(None, _mapped(path, count), count)
+
+    @classmethod
+    def together(cls, shards: Sequence[Neighbours]) -> list[Neighbours]:
+        """Return as few that are of the same vectors: those of small shards are copied, to be compared at once."""
+        rounded = [shard._rounded for shard in shards if shard._rounded is not None]
+        if len(shards) < 2 or len(rounded) < len(shards) or sum(rows.nbytes for rows, _ in rounded) > _MEMORY_BYTES:
+            return list(shards)
+        rows, scales = (np.concatenate(parts) for parts in zip(*rounded, strict=True))
+        return [cls(None, (rows, scales), len(rows))]
 
     def compare(self, query: Near, allowed: np.ndarray | None, products: np.ndarray) -> None:
         """Write about how near pieces are, where nearly all of the nearest ones are among them.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mog_assets.index.term_tables import TermTable
+from mog_assets.index.term_tables import Terms, TermTable
 from mog_assets.resources.lazy import cached_property
 from mog_assets.resources.store import Artefact
 from mog_assets.resources.tensors import mapped
@@ -39,27 +39,22 @@ class TermCounts:
         """int64 array of shape (terms,): in how many texts a term occurs."""
         return np.diff(self.indptr)
 
-    def rows(self, terms: Sequence[str]) -> list[int]:
-        """Return columns of some terms, −1 for those that no text has."""
-        assert isinstance(self.terms, TermTable)
-        rows: list[int] = self.terms.rows(terms).tolist()
-        return rows
-
 
 class Postings:
     """The texts of some shards, one after the other.
 
     Args:
         shards: Mapped counts of each shard.
+        terms: Looks terms up in the vocabularies of the shards.
 
     Attributes:
         count: How many texts there are.
     """
 
-    def __init__(self, shards: Sequence[TermCounts]) -> None:
-        self.shards = shards
-        self.bounds = np.cumsum([0, *(len(shard.lengths) for shard in shards)]).tolist()
-        self.count: int = self.bounds[-1]
+    def __init__(self, shards: Sequence[TermCounts], terms: Terms) -> None:
+        self.shards, self._terms = shards, terms
+        self._bounds = np.cumsum([0, *(len(shard.lengths) for shard in shards)])
+        self.count = int(self._bounds[-1])
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -74,19 +69,27 @@ class Postings:
 
     def matches(self, terms: Sequence[str]) -> Matches:
         """Read the postings of the terms of a question, repetitions included."""
-        distinct, places, sizes = list(dict.fromkeys(terms)), list[int](), list[int]()
-        texts, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.uint8)]
-        for first, shard in zip(self.bounds, self.shards, strict=False):
-            for place, row in enumerate(shard.rows(distinct)):
-                if row >= 0 and (begin := int(shard.indptr[row])) < (end := int(shard.indptr[row + 1])):
-                    texts.append(np.add(shard.indices[begin:end], first, dtype=np.int64))
-                    counts.append(shard.counts[begin:end])
-                    places.append(place)
-                    sizes.append(end - begin)
+        distinct = list(dict.fromkeys(terms))
+        rows = self._terms.rows(distinct)
+        shard, place = np.nonzero(rows >= 0)
+        texts, counts, sizes = [np.zeros(0, np.int32)], [np.zeros(0, np.uint8)], list[int]()
+        for of_shard, row in zip(shard.tolist(), rows[shard, place].tolist(), strict=True):
+            part = self.shards[of_shard]
+            begin, end = part.indptr[row : row + 2].tolist()
+            texts.append(part.indices[begin:end])
+            counts.append(part.counts[begin:end])
+            sizes.append(end - begin)
         number = {term: place for place, term in enumerate(distinct)}
-        place_of = np.repeat(np.array(places, np.int64), sizes)
-        order = [number[term] for term in terms]
-        return Matches(self, distinct, order, place_of, np.concatenate(texts), np.concatenate(counts))
+        text = np.concatenate(texts).astype(np.int64)
+        text += np.repeat(self._bounds[shard], sizes)
+        return Matches(
+            self,
+            distinct,
+            [number[term] for term in terms],
+            np.repeat(place, sizes),
+            text,
+            np.concatenate(counts),
+        )
 
 
 @dataclass(frozen=True)
@@ -149,20 +152,20 @@ class Matches:
         return counts
 
 
-def saturation(lengths: np.ndarray, mean_length: float, k1: float, b: float) -> np.ndarray:
+def saturation(lengths: np.ndarray, mean_length: float | np.ndarray, k1: float, b: float) -> np.ndarray:
     """Return what is added to the count of a term in texts of these lengths, float64 (Lucene's form of BM25).
 
     Args:
         lengths: Tokens of each text.
-        mean_length: Of all texts.
+        mean_length: Of all texts, or of those that each is one of.
         k1: Term frequency saturation.
         b: Length normalisation.
     """
-    norms: np.ndarray = k1 * (1 - b + b * lengths / max(mean_length, 1e-9))
+    norms: np.ndarray = k1 * (1 - b + b * lengths / np.maximum(mean_length, 1e-9))
     return np.maximum(norms, 1e-9)
 
 
-def idf(texts: int, frequencies: np.ndarray) -> np.ndarray:
+def idf(texts: int | np.ndarray, frequencies: np.ndarray) -> np.ndarray:
     """Return inverse document frequencies, Lucene's form: float64 array of the shape of `frequencies`."""
     return np.log1p((texts - frequencies + 0.5) / (frequencies + 0.5))
 
@@ -172,6 +175,11 @@ def mapped_counts(path: Path, terms: Sequence[str]) -> TermCounts:
     stored = mapped(path)
     indptr = np.concatenate([[0], np.cumsum(stored["frequencies"], dtype=np.int64)])
     return TermCounts(terms, indptr, *(stored[name] for name in ("chunks", "counts", "lengths")))
+
+
+def open_tables(tokens: Artefact, kind: str = "terms_") -> list[TermTable]:
+    """Open the vocabulary of each shard of a corpus, or its words as they are written: `words_`."""
+    return [TermTable(tokens.path(name)) for name in tokens.names(kind)]
 
 
 def open_counts(counts: Artefact, tokens: Artefact) -> list[TermCounts]:
@@ -185,8 +193,6 @@ def open_titles(tokens: Artefact) -> list[TermCounts]:
 
 
 def _opened(stored: Artefact, tokens: Artefact, what: str) -> list[TermCounts]:
-    names = [name.removeprefix("terms_").partition(".")[0] for name in tokens.names("terms_")]
-    return [
-        mapped_counts(stored.path(f"{what}_{name}.safetensors"), TermTable(tokens.path(f"terms_{name}.arrow")))
-        for name in names
-    ]
+    shards = [name.removeprefix("terms_").partition(".")[0] for name in tokens.names("terms_")]
+    tables = zip(shards, open_tables(tokens), strict=True)
+    return [mapped_counts(stored.path(f"{what}_{shard}.safetensors"), table) for shard, table in tables]

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mog_assets.index.term_tables import TermTable, Together, write_table
+from mog_assets.index.postings import idf
+from mog_assets.index.term_tables import Sums, Terms, TermTable, Together, write_table
 
 # Numbers of texts and tokens, by corpus and kind of text; and frequent words, by corpus and language.
 TOTALS, LANGUAGES = "totals.json", "languages.json"
@@ -94,8 +95,8 @@ class StoredStatistics:
         return {kind: (sum(o[kind][0] for o in rows), sum(o[kind][1] for o in rows)) for kind in rows[0]}
 
     @cached_property
-    def _tables(self) -> list[TermTable]:
-        return [TermTable(self._path(file_of(corpus))) for corpus in self._corpora]
+    def _terms(self) -> Terms:
+        return Terms([TermTable(self._path(file_of(corpus))) for corpus in self._corpora])
 
     @property
     def kinds(self) -> list[str]:
@@ -112,19 +113,18 @@ class StoredStatistics:
         return {code: ([term for term, _ in own], np.array([n for _, n in own])) for code, own in ranked.items()}
 
     @cached_property
-    def _columns(self) -> list[list[np.ndarray]]:
-        """Of each table, the frequencies of its terms by kind."""
-        return [[table.column(kind) for kind in self.kinds] for table in self._tables]
+    def _frequencies(self) -> Sums:
+        tables = self._terms.tables
+        return Sums(self._terms, [[table.column(kind) for kind in self.kinds] for table in tables])
 
     def frequencies(self, terms: Sequence[str]) -> dict[str, np.ndarray]:
-        """By kind, in how many texts each term occurs: at least in one, as somebody asks, float64 of shape (terms,)."""
-        total = np.zeros((len(self.kinds), len(terms)))
-        for table, columns in zip(self._tables, self._columns, strict=True):
-            rows = table.rows(terms)
-            at = np.flatnonzero(rows >= 0)
-            if len(at):
-                total[:, at] += [column[rows[at]] for column in columns]
-        return dict(zip(self.kinds, np.maximum(total, 1), strict=True))
+        """By kind, in how many texts each term occurs: at least in one, as somebody asks, int64 of shape (terms,)."""
+        return dict(zip(self.kinds, np.maximum(self._frequencies.of(terms), 1), strict=True))
+
+    def weights(self, terms: Sequence[str]) -> dict[str, np.ndarray]:
+        """By kind, the inverse document frequency of each term, float64 of shape (terms,)."""
+        texts = np.array([self.texts[kind] for kind in self.kinds])[:, None]
+        return dict(zip(self.kinds, idf(texts, np.maximum(self._frequencies.of(terms), 1)), strict=True))
 
     @cached_property
     def texts(self) -> dict[str, int]:
@@ -138,4 +138,4 @@ class StoredStatistics:
 
     def of(self, kind: str) -> Statistics:
         """The statistics of the texts of one kind, such as `level_1` or `title`."""
-        return Statistics(self.texts[kind], self.mean_lengths[kind], Together(self._tables, kind))
+        return Statistics(self.texts[kind], self.mean_lengths[kind], Together(self._terms, kind))

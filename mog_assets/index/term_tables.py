@@ -1,7 +1,8 @@
 """Tables of terms: sorted, with columns of numbers, mapped from their files, so that opening one reads nothing.
 
 A term is looked up by its hash: the hashes stand in order beside the rows that they lead to. Twelve bytes a term buy
-lookups of microseconds that need no dictionary of all terms in memory; small tables have one, which is faster.
+lookups of microseconds that need no dictionary of all terms in memory. Where the tables of a project have few terms,
+one dictionary of all is faster: `Terms`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,8 @@ from mog_assets.resources.tables import text_array
 
 # From so many terms on they are looked up together.
 _MANY = 10_000
-# Up to so many terms, a dictionary takes hundredths of a second and some megabytes.
-_SMALL = 1 << 16
+# Up to so many terms of all tables, a dictionary takes a fifth of a second and some megabytes.
+_SMALL = 1 << 18
 # Lookups that are remembered.
 _REMEMBERED = 64
 
@@ -67,8 +68,6 @@ class TermTable(Sequence[str]):
         self._terms = self._batch.column("term")
         self._hash, self._row = self.column("hash"), self.column("row")
         _, offsets, letters = self._terms.buffers()
-        # The terms of a question are looked up for every level.
-        self._remembered = lru_cache(_REMEMBERED)(self._few)
         # Of an empty table Arrow has no buffers.
         self._ends = memoryview(offsets).cast("i") if offsets else memoryview(b"")
         self._letters = memoryview(letters).cast("B") if letters else memoryview(b"")
@@ -90,16 +89,6 @@ class TermTable(Sequence[str]):
         """Rows of some terms, −1 for those that are not there: int64 array of shape (terms,)."""
         if len(terms) >= _MANY:
             return self._many(terms)
-        return self._few(tuple(terms)) if len(self) <= _SMALL else self._remembered(tuple(terms))
-
-    @cached_property
-    def _number(self) -> dict[str, int]:
-        return {term: row for row, term in enumerate(self)}
-
-    def _few(self, terms: tuple[str, ...]) -> np.ndarray:
-        if len(self) <= _SMALL:
-            number = self._number
-            return np.array([number.get(term, -1) for term in terms], np.int64)
         rows, hashes = np.full(len(terms), -1, np.int64), _hashes(terms)
         at = np.searchsorted(self._hash, hashes)
         for place in np.flatnonzero(at < len(self)).tolist():
@@ -111,7 +100,6 @@ class TermTable(Sequence[str]):
                     rows[place] = row
                     break
                 first += 1
-        rows.flags.writeable = False
         return rows
 
     def _many(self, terms: Sequence[str]) -> np.ndarray:
@@ -124,32 +112,107 @@ class TermTable(Sequence[str]):
         return np.where(bits, np.frombuffer(rows, np.int32, len(terms)), -1).astype(np.int64)
 
 
+class Terms:
+    """Looks terms up in several tables at once.
+
+    Args:
+        tables: The tables.
+    """
+
+    def __init__(self, tables: Sequence[TermTable]) -> None:
+        self.tables = tables
+        # The terms of a question are looked up for pieces, titles and spelling.
+        self._remembered = lru_cache(_REMEMBERED)(self._by_hash)
+
+    @cached_property
+    def numbers(self) -> dict[str, int] | None:
+        """A number for each term, in the order of the tables; None of terms too many for a dictionary."""
+        if sum(map(len, self.tables)) > _SMALL:
+            return None
+        number: dict[str, int] = {}
+        for table in self.tables:
+            for term in table:
+                number.setdefault(term, len(number))
+        return number
+
+    @cached_property
+    def _rows(self) -> np.ndarray:
+        """Rows of numbered terms in each table, and a column of −1 for those without a number."""
+        assert self.numbers is not None
+        rows = np.full((len(self.tables), len(self.numbers) + 1), -1, np.int32)
+        for place, table in enumerate(self.tables):
+            rows[place, self.numbered(table)] = np.arange(len(table))
+        return rows
+
+    def numbered(self, terms: Iterable[str]) -> list[int]:
+        """Return the numbers of some terms, −1 of those that no table has."""
+        assert self.numbers is not None
+        number = self.numbers.get
+        return [number(term, -1) for term in terms]
+
+    def rows(self, terms: Sequence[str]) -> np.ndarray:
+        """Rows of some terms in each table, −1 where they are not there: integers of shape (tables, terms)."""
+        if self.numbers is not None:
+            return self._rows[:, self.numbered(terms)]
+        return self._remembered(tuple(terms)) if len(terms) < _MANY else self._by_hash(terms)
+
+    def _by_hash(self, terms: Sequence[str]) -> np.ndarray:
+        rows = np.full((len(self.tables), len(terms)), -1, np.int64)
+        for place, table in enumerate(self.tables):
+            rows[place] = table.rows(terms)
+        rows.flags.writeable = False
+        return rows
+
+
+class Sums:
+    """Numbers of terms that stand in the columns of several tables, added up over these.
+
+    Args:
+        terms: Looks terms up in the tables.
+        columns: Some columns of each table, all of numbers of 0 or more.
+    """
+
+    def __init__(self, terms: Terms, columns: Sequence[Sequence[np.ndarray]]) -> None:
+        self._terms, self._columns, self._count = terms, columns, len(columns[0]) if columns else 1
+
+    @cached_property
+    def _every(self) -> np.ndarray:
+        """The sums of numbered terms, and 0 for those without a number."""
+        assert self._terms.numbers is not None
+        every = np.zeros((self._count, len(self._terms.numbers) + 1), np.int64)
+        for table, columns in zip(self._terms.tables, self._columns, strict=True):
+            every[:, self._terms.numbered(table)] += columns
+        return every
+
+    def of(self, terms: Sequence[str]) -> np.ndarray:
+        """Sums of some terms, 0 of those that no table has: int64 array of shape (columns, terms)."""
+        if self._terms.numbers is not None:
+            return self._every[:, self._terms.numbered(terms)]
+        total = np.zeros((self._count, len(terms)), np.int64)
+        for columns, rows in zip(self._columns, self._terms.rows(terms), strict=True):
+            at = np.flatnonzero(rows >= 0)
+            total[:, at] += [column[rows[at]] for column in columns]
+        return total
+
+
 class Together(Mapping[str, int]):
     """A column of several tables as one mapping: the numbers of a term are added up.
 
     Args:
-        tables: The tables.
+        terms: Looks terms up in the tables.
         name: Of the column.
         least: What a term counts for at least in each table that has it.
     """
 
-    def __init__(self, tables: Sequence[TermTable], name: str, least: int = 0) -> None:
-        self._tables, self._least = tables, least
-        self._columns = [table.column(name) for table in tables]
-        self._remembered = lru_cache(_REMEMBERED)(self._sums)
+    def __init__(self, terms: Terms, name: str, least: int = 0) -> None:
+        self._tables, self._terms, self._least = terms.tables, terms, least
+        self._columns = [table.column(name) for table in terms.tables]
+        self._summed = Sums(terms, [[np.maximum(column, least) if least else column] for column in self._columns])
 
     def values_of(self, terms: Sequence[str]) -> np.ndarray:
         """Sums of some terms, 0 of those that no table has: int64 array of shape (terms,)."""
-        return self._remembered(tuple(terms)) if len(terms) < _MANY else self._sums(terms)
-
-    def _sums(self, terms: Sequence[str]) -> np.ndarray:
-        total = np.zeros(len(terms), np.int64)
-        for table, column in zip(self._tables, self._columns, strict=True):
-            rows = table.rows(terms)
-            at = np.flatnonzero(rows >= 0)
-            total[at] += np.maximum(column[rows[at]], self._least).astype(np.int64)
-        total.flags.writeable = False
-        return total
+        values: np.ndarray = self._summed.of(terms)[0]
+        return values
 
     def starting(self, prefix: str) -> list[str]:
         """The terms that begin with some letters, sorted."""

@@ -51,11 +51,14 @@ def of_texts(experts: Sequence[str]) -> np.ndarray:
 
 
 @lru_cache
-def _described(experts: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Kinds of experts, which are of texts, and the levels of these: arrays of shapes (experts,) and (texts,)."""
-    texts = of_texts(experts)
-    levels = np.array([int(name.rpartition("-")[2]) for name in np.asarray(experts)[texts]])
-    return np.array([kind(name) for name in experts]), texts, levels
+def _described(experts: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, int], list[int]]:
+    """Columns of experts of texts, which are of vectors, their levels less the mean; of relations; and of others."""
+    texts = np.flatnonzero(of_texts(experts))
+    levels = np.array([int(experts[column].rpartition("-")[2]) for column in texts])
+    dense = np.array([kind(experts[column]) == "dense" for column in texts], bool)
+    relations = {name: experts.index(name) for name in _RELATIONS if name in experts}
+    others = sorted({*range(len(experts))} - {*texts.tolist(), *relations.values()})
+    return texts, dense, levels - levels.mean(), relations, others
 
 
 @dataclass(frozen=True)
@@ -89,20 +92,21 @@ class Blend:
             candidates: Of the questions.
             experts: Names of the experts, by column of the scores; those of other kinds weigh what they say themselves.
         """
-        kinds, texts, levels = _described(tuple(experts))
-        weights = np.zeros(candidates.shape)
-        for name in _RELATIONS:
-            clear = (candidates.confidence[:, kinds == name] - _FAINT) / (_CLEAR - _FAINT)
-            weights[:, kinds == name] = getattr(self, name) * np.clip(clear, 0, 1)
-        for column, name in enumerate(experts):
-            if name in EXPERTS and name not in _RELATIONS and (self.reads or not EXPERTS[name].reads):
-                weights[:, column] = EXPERTS[name].weight
+        texts, dense, levels, relations, others = _described(tuple(experts))
+        weights, confidence = np.zeros(candidates.shape), candidates.confidence
+        for name, column in relations.items():
+            clear = (confidence[:, column] - _FAINT) / (_CLEAR - _FAINT)
+            weights[:, column] = getattr(self, name) * np.clip(clear, 0, 1)
+        for column in others:
+            expert = EXPERTS.get(experts[column])
+            if expert is not None and (self.reads or not expert.reads):
+                weights[:, column] = expert.weight
         # An expert that tells no candidates apart has no confidence at all.
-        sure = np.maximum(candidates.confidence[:, texts], 1e-9) ** self.confidence
+        sure = np.maximum(confidence[:, texts], 1e-9) ** self.confidence
         sure /= np.maximum(sure.mean(axis=1, keepdims=True), 1e-9)
         short = np.clip(np.log2(_PIECES / np.maximum(candidates.typical_pieces, 1)), -1, 1)
-        steps = (self.slope * short[:, None] + self.tilt) * (levels - levels.mean())
-        retriever = np.where(kinds[texts] == "dense", self._vectors(candidates)[:, None], 1.0)
+        steps = (self.slope * short[:, None] + self.tilt) * levels
+        retriever = np.where(dense, self._vectors(candidates)[:, None], 1.0)
         weights[:, texts] = sure * np.exp(steps) * retriever
         return weights.astype(np.float32)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from mog_assets.resources.lazy import cached_property
 
 # Of the softmax whose entropy says how sure an expert is (Jung and Wang 2026).
-_TEMPERATURE = 0.1
+TEMPERATURE = 0.1
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,20 @@ class Candidates:
         return np.searchsorted(self.question, np.arange(self.count + 1))
 
     @cached_property
+    def _filled(self) -> np.ndarray:
+        """Questions with candidates."""
+        return np.flatnonzero(np.diff(self.offsets))
+
+    @cached_property
+    def _rows(self) -> np.ndarray:
+        """Candidates of each question, at least 1, of shape (questions, 1)."""
+        return np.maximum(np.diff(self.offsets), 1)[:, None]
+
+    @cached_property
     def normalised(self) -> np.ndarray:
         """Scores divided by the best of the question by the same expert, float32 of shape (n, experts)."""
         most = np.zeros(self.shape, np.float32)
-        filled = np.flatnonzero(np.diff(self.offsets))
+        filled = self._filled
         most[filled] = np.maximum.reduceat(self.scores, self.offsets[filled]) if len(filled) else 0
         return np.maximum(self.scores, 0) / np.maximum(most[self.question], 1e-9)
 
@@ -75,7 +85,7 @@ class Candidates:
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Score of each question's worst candidate by every expert, and how much greater that of the best is."""
         least, most = np.zeros(self.shape, np.float32), np.zeros(self.shape, np.float32)
-        filled = np.flatnonzero(np.diff(self.offsets))
+        filled = self._filled
         if len(filled):
             least[filled] = np.minimum.reduceat(self.scores, self.offsets[filled])
             most[filled] = np.maximum.reduceat(self.scores, self.offsets[filled])
@@ -84,7 +94,7 @@ class Candidates:
     @cached_property
     def standard(self) -> np.ndarray:
         """Scores minus the mean of the question's candidates by their standard deviation: float32 as `scores`."""
-        rows, scores = np.maximum(np.diff(self.offsets), 1)[:, None], self.scores.astype(np.float64)
+        rows, scores = self._rows, self.scores.astype(np.float64)
         mean, squares = self._summed(scores) / rows, self._summed(scores**2) / rows
         deviation = np.sqrt(np.maximum(squares - mean**2, 0))
         standard = (self.scores - mean[self.question]) / np.maximum(deviation, 1e-6)[self.question]
@@ -97,7 +107,7 @@ class Candidates:
         How many standard deviations the best lies above the mean, times one minus the normalised entropy of the
         softmax over the candidates; 0 where all candidates have the same score.
         """
-        relative, counts = self.relative.astype(np.float64), np.maximum(np.diff(self.offsets), 1)[:, None]
+        relative, counts = self.relative.astype(np.float64), self._rows
         mean = self._summed(relative) / counts
         deviation = np.sqrt(np.maximum(self._summed(relative**2) / counts - mean**2, 1e-12))
         sure = (1 - mean) / deviation * self.certainty
@@ -109,19 +119,14 @@ class Candidates:
 
         float64 of shape (questions, experts): 1 where one candidate has all, 0 where all have the same score.
         """
-        relative, counts = self.relative.astype(np.float64), np.maximum(np.diff(self.offsets), 1)[:, None]
-        powers, total = self.powers
-        # The entropy of p = power / total is log(total) − mean of log(power).
-        entropy = np.log(total) - self._summed(powers * (relative - 1) / _TEMPERATURE) / total
-        certainty: np.ndarray = 1 - entropy / np.log(np.maximum(counts, 2))
-        return certainty
-
-    @property
-    def powers(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of the softmax of `relative`: powers of e, float64 of its shape, and their sum by question."""
         # The best has 1.
-        powers = np.exp((self.relative.astype(np.float64) - 1) / _TEMPERATURE)
-        return powers, np.maximum(self._summed(powers), 1e-300)
+        logarithms = (self.relative.astype(np.float64) - 1) / TEMPERATURE
+        powers = np.exp(logarithms)
+        total = np.maximum(self._summed(powers), 1e-300)
+        # The entropy of p = power / total is log(total) − mean of log(power).
+        entropy = np.log(total) - self._summed(powers * logarithms) / total
+        certainty: np.ndarray = 1 - entropy / np.log(np.maximum(self._rows, 2))
+        return certainty
 
     @cached_property
     def typical_pieces(self) -> np.ndarray:
@@ -140,10 +145,21 @@ class Candidates:
     def _summed(self, values: np.ndarray) -> np.ndarray:
         """Sums of the rows of each question, float64 of shape (questions, columns)."""
         total = np.zeros((self.count, values.shape[1]))
-        filled = np.flatnonzero(np.diff(self.offsets))
+        filled = self._filled
         if len(filled):
             total[filled] = np.add.reduceat(values, self.offsets[filled])
         return total
+
+    def with_scores(self, scores: np.ndarray) -> Candidates:
+        """The same with the scores by further experts, of shape (n, further experts), after those that they have."""
+        extended, further = (replace(self, scores=s) for s in (np.concatenate([self.scores, scores], axis=1), scores))
+        # What is known of the experts so far is not computed anew.
+        for name in ("offsets", "_filled", "_rows", "typical_pieces"):
+            known = getattr(self, name)
+            extended.__dict__[name] = further.__dict__[name] = known
+        for name in ("relative", "confidence"):
+            extended.__dict__[name] = np.concatenate([getattr(self, name), getattr(further, name)], axis=1)
+        return extended
 
     def of(self, questions: np.ndarray) -> Candidates:
         """The candidates of some questions, ascending; they are numbered from 0."""
@@ -182,7 +198,7 @@ COLUMNS = tuple(field.name for field in fields(Candidates) if field.name not in 
 
 def looked_up(wanted: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The value of each wanted key, 0 where there is none; keys are ascending."""
-    result = np.zeros(len(wanted), values.dtype)
-    present = np.isin(wanted, keys)
-    result[present] = values[np.searchsorted(keys, wanted[present])]
-    return result
+    if not len(keys):
+        return np.zeros(len(wanted), values.dtype)
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[at] == wanted, values[at], values.dtype.type(0))

@@ -135,31 +135,33 @@ def latest(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
     question, words = candidates.question, candidates.scores[:, 0]
     document = candidates.piece - candidates.place[:, 0]
     last = np.full(len(question), np.inf)
-
-    rows = np.flatnonzero(candidates.rare)
-    order = rows[np.lexsort((candidates.piece[rows], -words[rows], candidates.rare[rows], question[rows]))]
-    place = places(question[order])
-    kept = place < MOST
-    # Half a place before the piece that stands there by its score.
-    last[order[kept]] = STEP * (place[kept] + 1) - 1.5
-
-    alone = np.flatnonzero(candidates.rare == SOLE)
-    of_question, _ = unpaired(np.unique(pairs(question[alone], document[alone])))
-    documents = np.bincount(of_question, minlength=candidates.count)
     matching = np.bincount(question, words > 0, candidates.count)
-    few = (words > 0) & (matching <= FEW)[question]
-    first = few | ((candidates.rare == SOLE) & (documents == 1)[question] & ~(matching <= FEW)[question])
-    whole = (candidates.rare > 0) & (candidates.rare <= WHOLE)
-    # Nothing else comes before what stands exactly.
-    first = whole | (first & ~(np.bincount(question, whole, candidates.count) > 0)[question])
+    first = (words > 0) & (matching <= FEW)[question]
+    rows = np.flatnonzero(candidates.rare)
+    if len(rows):
+        order = rows[np.lexsort((candidates.piece[rows], -words[rows], candidates.rare[rows], question[rows]))]
+        place = places(question[order])
+        kept = place < MOST
+        # Half a place before the piece that stands there by its score.
+        last[order[kept]] = STEP * (place[kept] + 1) - 1.5
+
+        alone = np.flatnonzero(candidates.rare == SOLE)
+        of_question, _ = unpaired(np.unique(pairs(question[alone], document[alone])))
+        documents = np.bincount(of_question, minlength=candidates.count)
+        first |= (candidates.rare == SOLE) & (documents == 1)[question] & ~(matching <= FEW)[question]
+        whole = (candidates.rare > 0) & (candidates.rare <= WHOLE)
+        # Nothing else comes before what stands exactly.
+        first = whole | (first & ~(np.bincount(question, whole, candidates.count) > 0)[question])
     rows = np.flatnonzero(first)
-    # 0 is no rare word at all, which is not better than a mention.
-    value = np.where(candidates.rare[rows] > 0, np.minimum(candidates.rare[rows], WHOLE), WHOLE)
-    order = rows[np.lexsort((candidates.piece[rows], -words[rows], value, question[rows]))]
-    # Before all that have a place by their score.
-    last[order] = places(question[order]) - float(len(question))
-    best = _of_titles(candidates, scores)
-    last[best] = np.minimum(last[best], -1)
+    if len(rows):
+        # 0 is no rare word at all, which is not better than a mention.
+        value = np.where(candidates.rare[rows] > 0, np.minimum(candidates.rare[rows], WHOLE), WHOLE)
+        order = rows[np.lexsort((candidates.piece[rows], -words[rows], value, question[rows]))]
+        # Before all that have a place by their score.
+        last[order] = places(question[order]) - float(len(question))
+    if candidates.title.any():
+        best = _of_titles(candidates, scores)
+        last[best] = np.minimum(last[best], -1)
     return last
 
 
@@ -186,11 +188,12 @@ def lifted(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
         scores: Of the ranking, shape (n,).
     """
     raised, last = np.asarray(scores, np.float64).copy(), latest(candidates, scores)
-    moved = np.zeros(candidates.count, bool)
-    moved[candidates.question[np.isfinite(last)]] = True
-    rows = np.flatnonzero(moved[candidates.question])
-    if not len(rows):
+    placed = np.flatnonzero(last < np.inf)
+    if not len(placed):
         return raised
+    moved = np.zeros(candidates.count, bool)
+    moved[candidates.question[placed]] = True
+    rows = np.flatnonzero(moved[candidates.question])
     before = ordered(candidates, scores)
     before = before[moved[candidates.question[before]]]
     place = places(candidates.question[before])

@@ -174,10 +174,29 @@ class Index:
         return np.diff(self.corpora.layout.spans, axis=1)[:, 0].astype(np.float32)
 
     @cached_property
-    def number_of_corpus(self) -> np.ndarray:
-        """Number of each corpus among all of the project."""
+    def corpus_of(self) -> np.ndarray:
+        """Number of the corpus of every document among all of the project."""
         every = list(self.settings.corpora)
-        return np.array([every.index(name) for name in self.corpora.names], np.int64)
+        return np.array([every.index(name) for name in self.corpora.names], np.int64)[self.corpora.owners]
+
+    def pooled_length(self, level: np.ndarray, document: np.ndarray, place: np.ndarray) -> np.ndarray:
+        """Return what the sum of the pieces of coarse texts is divided by.
+
+        Args:
+            level: Of each text, 0 for the second.
+            document: Of each.
+            place: Of its first piece in the document, from 0.
+        """
+        first, lengths = self._pooled
+        return lengths[first[level, document] + (place >> (level + 1))]
+
+    @cached_property
+    def _pooled(self) -> tuple[np.ndarray, np.ndarray]:
+        """First text of each document at levels from 2, of shape (levels, documents), among the lengths of all."""
+        layout, levels, lengths = self.corpora.layout, self.settings.level_range[1:], self.corpora.pooled_lengths
+        firsts = np.cumsum([0, *(layout.count(level) for level in levels)])[:-1, None]
+        offsets = np.array([layout.level_offsets(level)[:-1] for level in levels])
+        return offsets + firsts, np.concatenate([lengths[level] for level in levels])
 
     @cached_property
     def mentions(self) -> Mentions:

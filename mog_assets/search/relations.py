@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from mog_assets import registry
 from mog_assets.config import Settings
 from mog_assets.registry import Registry
-from mog_assets.resources.arrays import pairs, places, ranges, unpaired
+from mog_assets.resources.arrays import pairs, places, unpaired
 from mog_assets.resources.lazy import remembered
 from mog_assets.search.candidates import Candidates, looked_up
 from mog_assets.search.index import Index, Query
@@ -190,34 +191,36 @@ class PageRank:
 
     def scores(self, candidates: Candidates, value: np.ndarray, queries: Sequence[Query]) -> np.ndarray:
         """See `Relation.scores`."""
-        # The nodes are the documents of each question; those of different questions are not linked.
-        document_keys = pairs(candidates.question, self.layout.document_of[candidates.piece])
-        nodes, node_of = np.unique(document_keys, return_inverse=True)
-        pieces, at = np.unique(candidates.piece, return_inverse=True)
-        row, document, weight = self.edges.of_pieces(pieces)
-        count = np.bincount(row, minlength=len(pieces))
-        first = np.cumsum(count) - count
-        # Every candidate with the edges of its piece.
-        edge = ranges(first[at], first[at] + count[at])
-        source = np.repeat(np.arange(len(at)), count[at])
-        keys = pairs(candidates.question[source], document[edge])
-        target = np.minimum(np.searchsorted(nodes, keys), max(len(nodes) - 1, 0))
-        linked = nodes[target] == keys if len(nodes) else np.zeros(0, bool)
-        to, of, weight = target[linked], node_of[source[linked]], weight[edge][linked].astype(np.float64)
-        leaving = np.bincount(of, weight, len(nodes))
-        weight /= np.maximum(leaving, 1e-12)[of]
-        top = best(candidates, value, SEEDS)
-        seeds = np.bincount(node_of[top], np.maximum(value[top], 0) ** 2, len(nodes))
-        question, _ = unpaired(nodes)
-        start = seeds / np.maximum(np.bincount(question, seeds, candidates.count), 1e-12)[question]
-        mass, stays = start.copy(), leaving <= 0
+        scores = np.zeros(len(value), np.float32)
+        for begin, end in pairwise(candidates.offsets.tolist()):
+            if begin < end:
+                scores[begin:end] = self._walked(candidates.piece[begin:end], value[begin:end])
+        return scores
+
+    def _walked(self, pieces: np.ndarray, value: np.ndarray) -> np.ndarray:
+        """Return how often a walk comes to the documents of a question's candidates: shape (pieces,)."""
+        row, named, weight = self.edges.of_pieces(pieces)
+        documents, node_of = np.unique(self.layout.document_of[pieces], return_inverse=True)
+        count, target = len(documents), np.searchsorted(documents, named)
+        linked = np.flatnonzero(documents[np.minimum(target, len(documents) - 1)] == named)
+        if not len(linked):
+            return np.zeros(len(pieces))
+        # From the document of a column to that of a row.
+        pairs_of = target[linked] * count + node_of[row[linked]]
+        links = np.bincount(pairs_of, weight[linked], count * count).reshape(count, count)
+        leaving = links.sum(axis=0)
+        links = links / np.maximum(leaving, 1e-12)
+        top = np.argsort(-value, kind="stable")[:SEEDS]
+        start = np.bincount(node_of[top], np.maximum(value[top], 0) ** 2, count)
+        start = start / max(start.sum(), 1e-12)
+        # Where a text names nothing, the walk begins again.
+        step = (1 - RESTART) * (links + np.outer(start, leaving <= 0)) + RESTART * start[:, None]
+        mass = start
         for _ in range(STEPS):
-            moved = np.bincount(to, weight * mass[of], len(nodes))
-            # Where a text names nothing, the walk begins again.
-            lost = np.bincount(question, np.where(stays, mass, 0), candidates.count)
-            mass = (1 - RESTART) * (moved + lost[question] * start) + RESTART * start
+            mass = step @ mass
         # What arrives by a link: that a walk begins at a document is known already.
-        return np.bincount(to, weight * mass[of], len(nodes))[node_of].astype(np.float32)
+        arriving: np.ndarray = (links @ mass)[node_of]
+        return arriving
 
 
 @remembered

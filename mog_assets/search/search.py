@@ -21,6 +21,7 @@ from mog_assets.index.vector_stores import CandidateStore
 from mog_assets.registry import EXPERTS
 from mog_assets.resources.arrays import greatest_of, places, ranges
 from mog_assets.resources.errors import MissingArtefact
+from mog_assets.resources.lazy import remembered
 from mog_assets.search.blend import Blend
 from mog_assets.search.candidates import DEPTHS, Candidates, concatenated
 from mog_assets.search.exact import Typed, find_typed
@@ -71,9 +72,10 @@ def nearest(scoring: Scoring) -> list[np.ndarray]:
             # A run is replacing what it has: the files are those that are searched.
             _log.info("%s; files are searched meanwhile", error)
     words = scoring.words_of_pieces if allowed is None else np.where(allowed, scoring.words_of_pieces, 0)
-    by_words = greatest_of(words, NEAREST)
+    matching = np.flatnonzero(words > 0)
+    by_words = matching[greatest_of(words[matching], NEAREST)]
     near = [] if vector is None else [_best_products(scoring, index.near(vector, NEAREST, allowed))]
-    return [by_words[words[by_words] > 0], *near]
+    return [by_words, *near]
 
 
 def _nearest_in(store: CandidateStore, scoring: Scoring) -> list[np.ndarray]:
@@ -102,18 +104,19 @@ def _best_products(scoring: Scoring, pieces: np.ndarray) -> np.ndarray:
 
 def best_pieces(texts: Texts, index: Index, allowed: np.ndarray | None) -> np.ndarray:
     """Return the pieces of the best texts by any expert, ascending."""
-    chosen = np.zeros(len(texts.pieces), bool)
+    chosen, count = np.zeros(len(texts.pieces), bool), len(texts.pieces)
     open_to = None if allowed is None else allowed[texts.pieces]
-    for column, level in enumerate(index.levels_of_experts):
-        if level:
-            starts = texts.starts(level)
+    for level in index.settings.level_range if count else ():
+        starts, depth = texts.starts(level), DEPTHS[min(level, len(DEPTHS)) - 1]
+        here = None if open_to is None else np.logical_or.reduceat(open_to, starts)
+        best = np.zeros(len(starts), bool)
+        for column in (level - 1, index.levels + level - 1):
             scores = texts.scores[column, starts]
-            if open_to is not None:
-                scores = np.where(np.logical_or.reduceat(open_to, starts) if len(starts) else open_to, scores, 0)
-            best = greatest_of(scores, DEPTHS[min(level, len(DEPTHS)) - 1])
-            best = best[scores[best] > 0]
-            ends = np.append(starts[1:], len(texts.pieces))
-            chosen[ranges(starts[best], ends[best])] = True
+            if here is not None:
+                scores = np.where(here, scores, 0)
+            of_expert = greatest_of(scores, depth)
+            best[of_expert[scores[of_expert] > 0]] = True
+        chosen |= np.repeat(best, np.diff(starts, append=count))
     return texts.pieces[chosen if open_to is None else chosen & open_to]
 
 
@@ -123,7 +126,7 @@ def follow_mentions(scoring: Scoring, texts: Texts, typed: Typed, candidates: Ca
     mentioned = None if scoring.query.vector is None else mentioned_by(index)
     if mentioned is None:
         return candidates
-    weights, value = weighed(index, candidates)
+    weights, value = weighed(candidates, index)
     _, documents = mentioned.more(candidates, value)
     if not len(documents):
         return candidates
@@ -133,40 +136,48 @@ def follow_mentions(scoring: Scoring, texts: Texts, typed: Typed, candidates: Ca
         texts = texts.joined(scoring.of_sections(missing))
     pieces = pieces if allowed is None else pieces[allowed[pieces]]
     least, span = candidates.bounds
-    worth = ((texts.of_pieces(pieces) - least) / span) @ weights[0]
+    worth = ((texts.scores[:, texts.places(pieces)].T - least) / span) @ weights[0]
     document = layout.document_of[pieces]
     order = np.lexsort((pieces, -worth, document))
     added = pieces[order[places(document[order]) < MORE]]
-    if np.isin(added, candidates.piece).all():
-        return candidates
-    return scored(scoring, texts, typed, np.union1d(candidates.piece, added))
+    every = np.union1d(candidates.piece, added)
+    return scored(scoring, texts, typed, every) if len(every) > len(candidates.piece) else candidates
 
 
 def scored(scoring: Scoring, texts: Texts, typed: Typed, pieces: np.ndarray) -> Candidates:
     """Describe pieces of texts, ascending, as candidates."""
     layout, index = scoring.index.corpora.layout, scoring.index
-    document = layout.document_of[pieces]
-    beside = np.zeros((len(pieces), 2, 2), np.float32)
-    for side, step in enumerate((-1, 1)):
-        other = np.clip(pieces + step, 0, layout.count(1) - 1)
-        present = np.flatnonzero((layout.document_of[other] == document) & (other != pieces))
-        beside[present, side, 0] = scoring.words_of_pieces[other[present]]
-        beside[present, side, 1] = scoring.products_in(texts, other[present])
-    place = [pieces - layout.offsets[document], np.diff(layout.offsets[[document, document + 1]], axis=0)[0]]
-    place += [np.diff(layout.spans[pieces], axis=1)[:, 0], index.number_of_corpus[index.corpora.owners[document]]]
+    at = texts.places(pieces)
+    document, place = texts.document[at], texts.place[at]
+    of_document = layout.offsets[document + 1] - layout.offsets[document]
+    columns = [place, of_document, index.sizes[pieces], index.corpus_of[document]]
     return Candidates(
         np.zeros(len(pieces), np.int64),
         pieces,
-        texts.of_pieces(pieces),
-        beside,
-        np.stack(place, axis=1).astype(np.int32),
+        np.ascontiguousarray(texts.scores[:, at].T),
+        _beside(scoring, texts, at, of_document),
+        np.stack(columns, axis=1).astype(np.int32),
         typed.values_of(pieces),
         typed.title_words(document),
         np.array([scoring.query.vocabulary], np.float32),
     )
 
 
-def weighed(index: Index, candidates: Candidates) -> tuple[np.ndarray, np.ndarray]:
+def _beside(scoring: Scoring, texts: Texts, at: np.ndarray, of_document: np.ndarray) -> np.ndarray:
+    """Return `Candidates.beside` of pieces at some places of texts, whose documents have so many pieces."""
+    place, levels, last = texts.place[at], scoring.index.levels, len(texts.pieces) - 1
+    present = np.array([place > 0, place + 1 < of_document])
+    near = np.clip(np.array([at - 1, at + 1]), 0, last)
+    other = np.where(present, np.array([texts.pieces[at] - 1, texts.pieces[at] + 1]), 0)
+    products = texts.scores[levels, near]
+    # A piece of the next section of a long document.
+    if (missing := present & (texts.pieces[near] != other)).any():
+        products[missing] = scoring.products(other[missing])
+    return np.where(present, np.array([scoring.words_of_pieces[other], products]), 0).T.astype(np.float32)
+
+
+@remembered
+def weighed(candidates: Candidates, index: Index) -> tuple[np.ndarray, np.ndarray]:
     """Return the weight of each expert of texts for each question by `fused`, and how good candidates are by these."""
     weights = Blend().weights(candidates, index.text_experts)
     return weights, np.einsum("ij,ij->i", candidates.relative, weights[candidates.question])
@@ -177,10 +188,10 @@ def related(index: Index, queries: Sequence[Query], candidates: Candidates, read
     relations = relations_of(index)
     if not relations:
         return candidates
-    (_, value), columns = weighed(index, candidates), [candidates.scores]
+    (_, value), columns = weighed(candidates, index), []
     for name, relation in relations.items():
         scores = np.zeros(len(value), np.float32)
         if reads or not EXPERTS[name].reads:
             scores = relation.scores(candidates, value, queries)
-        columns.append(scores[:, None])
-    return replace(candidates, scores=np.concatenate(columns, axis=1))
+        columns.append(scores)
+    return candidates.with_scores(np.stack(columns, axis=1))

@@ -75,15 +75,15 @@ def passages(
     sight: Sight = EVERYTHING,
 ) -> list[list[Passage]]:
     """The passages of every question, with what is known of their documents."""
-    result = []
+    result, documents = [], rows(retrieval.corpora, ranked.document.tolist())
     first = np.searchsorted(ranked.question, np.arange(questions + 1))
-    for number, members in enumerate(texts(retrieval.corpora, ranked, questions)):
-        _, rows = np.unique(ranked.rank[first[number] : first[number + 1]], return_index=True)
-        made = with_documents(retrieval, members, sight)
+    for number, members in enumerate(texts(retrieval.corpora, ranked, questions, documents)):
+        _, best = np.unique(ranked.rank[first[number] : first[number + 1]], return_index=True)
+        made = with_documents(retrieval, members, sight, documents)
         result.append(
             [
                 replace(p, score=float(ranked.score[row]), why="" if why is None else why[row])
-                for p, row in zip(made, (rows + first[number]).tolist(), strict=True)
+                for p, row in zip(made, (best + first[number]).tolist(), strict=True)
             ]
         )
     return result
@@ -129,10 +129,16 @@ def likeliest(retrieval: Retrieval, read: Sequence[Passage], span: Mapping[str, 
     return None
 
 
-def with_documents(retrieval: Retrieval, passages: Sequence[roles.Passage], sight: Sight = EVERYTHING) -> list[Passage]:
-    """Passages for callers, without scores."""
+def with_documents(
+    retrieval: Retrieval,
+    passages: Sequence[roles.Passage],
+    sight: Sight = EVERYTHING,
+    documents: Mapping[int, Mapping[str, Any]] | None = None,
+) -> list[Passage]:
+    """Passages for callers, without scores; `documents` are the result of `rows` for theirs, if it is known."""
     opened = retrieval.corpora
-    documents = rows(opened, [opened.position[p.corpus, p.doc] for p in passages], ("metadata", "marks"))
+    if documents is None:
+        documents = rows(opened, [opened.position[p.corpus, p.doc] for p in passages], ("metadata", "marks"))
     result = []
     for passage in passages:
         row = documents[opened.position[passage.corpus, passage.doc]]

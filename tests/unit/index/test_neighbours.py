@@ -43,7 +43,7 @@ def vectors(folder):
 
 @pytest.fixture(params=FORMS)
 def shard(request, folder):
-    return Neighbours(folder / request.param, COUNT)
+    return Neighbours.open(folder / request.param, COUNT)
 
 
 def near(shard, question, allowed=None):
@@ -94,7 +94,7 @@ def test_a_shard_without_vectors_has_nothing_near(tmp_path, write):
     save_array(tmp_path / "none.npy", np.zeros((0, SIZE), np.float16))
     name = next(name for name in FORMS if FORMS[name] is write)
     assert write([str(tmp_path / "none.npy")], str(tmp_path / name)) == 0
-    shard = Neighbours(tmp_path / name, 0)
+    shard = Neighbours.open(tmp_path / name, 0)
     for allowed in (None, np.zeros(0, bool)):
         assert [len(column) for column in near(shard, np.ones(SIZE, np.float32), allowed)] == [0, 0]
 
@@ -108,10 +108,10 @@ def test_a_damaged_file_is_an_error_that_says_what_to_do(folder, tmp_path, name,
     with pytest.raises(
         MogError, match=rf"^{name} of neighbours: expected .*{count:,} .*vectors, got another.*`mog run`"
     ):
-        Neighbours(tmp_path / name, count)
+        Neighbours.open(tmp_path / name, count)
 
 
 def test_vectors_of_another_kind_are_not_taken_for_rounded_ones(tmp_path):
     save_array(tmp_path / "rounded_0000.npy", np.zeros((5, SIZE), np.float16))
     with pytest.raises(MogError, match="expected 5 rounded vectors, got another file .it is float16 of shape"):
-        Neighbours(tmp_path / "rounded_0000.npy", 5)
+        Neighbours.open(tmp_path / "rounded_0000.npy", 5)

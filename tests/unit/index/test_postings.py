@@ -13,7 +13,7 @@ from scipy import sparse
 
 from mog_assets.index.postings import Postings, idf, mapped_counts, saturation
 from mog_assets.index.shards import save_counts
-from mog_assets.index.term_tables import TermTable, write_table
+from mog_assets.index.term_tables import Terms, TermTable, write_table
 
 TERMS = [f"term{i:02d}" for i in range(9)]
 texts = st.lists(st.lists(st.sampled_from(TERMS), max_size=30), min_size=1, max_size=25)
@@ -31,7 +31,7 @@ def postings_of(texts, cuts, folder):
         write_table(terms, {}, folder / f"{number}.arrow")
         save_counts(matrix, folder / f"{number}.safetensors")
         shards.append(mapped_counts(folder / f"{number}.safetensors", TermTable(folder / f"{number}.arrow")))
-    return Postings(shards)
+    return Postings(shards, Terms([shard.terms for shard in shards]))
 
 
 @st.composite
@@ -95,7 +95,7 @@ def test_a_term_that_is_asked_for_twice_counts_twice(tmp_path):
 
 
 def test_nothing_is_scored_where_there_is_nothing():
-    nothing = Postings([])
+    nothing = Postings([], Terms([]))
     matches = nothing.matches(["a"])
     assert matches.scores(np.ones(1), np.zeros(0)).shape == (0,) and matches.frequencies.tolist() == [0]
     assert matches.counts_in(np.zeros(0, np.int64)).shape == (1, 0) and matches.texts_of(0).tolist() == []

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from mog_assets.index import term_tables
-from mog_assets.index.term_tables import TermTable, Together, write_table
+from mog_assets.index.term_tables import Terms, TermTable, Together, write_table
 
 TERMS = sorted(["heron", "Ångström", "茶叶", "o'clock", "🦦", "--verbose", *(f"word{i}" for i in range(500))])
 
@@ -20,9 +20,8 @@ def write(tmp_path):
     return written
 
 
-@pytest.mark.parametrize(("small", "many"), [(0, 1), (0, 10_000), (1 << 16, 10_000)])
-def test_terms_of_any_script_are_in_their_rows_and_others_in_none(write, monkeypatch, small, many):
-    monkeypatch.setattr(term_tables, "_SMALL", small)
+@pytest.mark.parametrize("many", [1, 10_000])
+def test_terms_of_any_script_are_in_their_rows_and_others_in_none(write, monkeypatch, many):
     monkeypatch.setattr(term_tables, "_MANY", many)
     table = write(TERMS, range(len(TERMS)))
     assert list(table) == TERMS and table[3] == TERMS[3] and table[-1] == TERMS[-1] and table[2:4] == TERMS[2:4]
@@ -33,7 +32,6 @@ def test_terms_of_any_script_are_in_their_rows_and_others_in_none(write, monkeyp
 
 
 def test_terms_with_the_same_hash_are_told_apart(write, monkeypatch):
-    monkeypatch.setattr(term_tables, "_SMALL", 0)
     monkeypatch.setattr(term_tables, "_hashes", lambda terms: np.full(len(terms), 7, np.uint64))
     assert write(["a", "b", "c"], [1, 2, 3]).rows(["c", "a", "d", "b"]).tolist() == [2, 0, -1, 1]
 
@@ -41,11 +39,13 @@ def test_terms_with_the_same_hash_are_told_apart(write, monkeypatch):
 def test_a_table_without_terms_has_none(write):
     table = write([], [])
     assert list(table) == [] and table.rows(["a"]).tolist() == [-1]
-    assert Together([table], "texts").most_frequent(3)[0] == []
+    assert Together(Terms([table]), "texts").most_frequent(3)[0] == []
 
 
+@pytest.mark.parametrize("small", [0, 1 << 18])
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 1000])
-def test_numbers_of_several_tables_are_those_of_their_sums(write, count):
+def test_numbers_of_several_tables_are_those_of_their_sums(write, count, small, monkeypatch):
+    monkeypatch.setattr(term_tables, "_SMALL", small)
     rng = np.random.default_rng(count)
     parts = [sorted(rng.choice(TERMS, 200, replace=False).tolist()) for _ in range(3)]
     numbers = [rng.integers(0, 9, len(terms)) for terms in parts]
@@ -53,7 +53,12 @@ def test_numbers_of_several_tables_are_those_of_their_sums(write, count):
     for terms, own in zip(parts, numbers, strict=True):
         for term, number in zip(terms, own.tolist(), strict=True):
             sums[term] = sums.get(term, 0) + number
-    together = Together([write(*part) for part in zip(parts, numbers, strict=True)], "texts")
+    terms = Terms([write(*part) for part in zip(parts, numbers, strict=True)])
+    wanted = [*sums, "missing"]
+    for place, (table, rows) in enumerate(zip(terms.tables, terms.rows(wanted).tolist(), strict=True)):
+        assert rows == [parts[place].index(term) if term in parts[place] else -1 for term in wanted]
+        assert rows == table.rows(wanted).tolist()
+    together = Together(terms, "texts")
     assert dict(together.items()) == sums and len(together) == len(sums)
     assert together.values_of([*sums, "missing"]).tolist() == [*sums.values(), 0]
     assert all(together[term] == number for term, number in sums.items()) and "missing" not in together

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mog_assets.index.postings import Postings, TermCounts
-from mog_assets.index.term_tables import TermTable, write_table
+from mog_assets.index.term_tables import Terms, TermTable, write_table
 from mog_assets.search.candidates import Candidates
 from mog_assets.search.definitions import HEADED
 from mog_assets.search.exact import FEW, MOST, OTHER, SOLE, WHOLE, find_typed, latest, lifted, rare_words
@@ -132,7 +132,7 @@ def postings(columns, texts, folder):
         np.ones(sum(map(len, columns.values())), np.int64),
         np.ones(texts, np.int64),
     )
-    return Postings([counts])
+    return Postings([counts], Terms([counts.terms]))
 
 
 def rare(words, of):

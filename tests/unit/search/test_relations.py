@@ -118,7 +118,7 @@ def test_the_best_pieces_of_a_named_document_become_candidates(sample_project, m
     layout = retrieval.corpora.layout
     monkeypatch.setattr(search, "mentioned_by", lambda index: None)
     alone = search.search(retrieval.index, *retrieval.searched)
-    _, value = search.weighed(retrieval.index, alone)
+    _, value = search.weighed(alone, retrieval.index)
     far = int(np.setdiff1d(np.flatnonzero(np.diff(layout.offsets) > 4), layout.document_of[alone.piece])[0])
     mentioned = Mentioned(Named([(int(alone.piece[value.argmax()]), far, 1.0)]), layout)
     monkeypatch.setattr(search, "mentioned_by", lambda index: mentioned)

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from mog_assets.index.term_tables import TermTable, Together, write_table
+from mog_assets.index.term_tables import Terms, TermTable, Together, write_table
 from mog_assets.text.questions import Analysed, Vocabulary, analysed, words_in
 from mog_assets.text.terms import terms_of
 
@@ -20,7 +20,7 @@ def vocabulary(tmp_path):
             times = Counter(words)
             path = tmp_path / f"{name}{len(list(tmp_path.iterdir()))}"
             write_table(sorted(times), {"occurrences": np.array([times[w] for w in sorted(times)], np.int64)}, path)
-            mappings.append(Together([TermTable(path)], "occurrences"))
+            mappings.append(Together(Terms([TermTable(path)]), "occurrences"))
         return Vocabulary(mappings[0], text, mappings[1])
 
     return made
