@@ -37,7 +37,7 @@ ERROR_FIELDS: Registry[Any] = Registry("set of fields of errors")
 OBSERVERS: Registry[Any] = Registry("observer")
 # Functions that add tools to the MCP server, which the plugin `agents` has.
 MCP_TOOLS: Registry[Any] = Registry("set of tools for agents")
-# Flags of `mog serve`, and of the plugin `agents`: see `serve.flags`.
+# Flags of `mog serve`, and of the plugin `agents`: see `serve.hooks`.
 SERVER_FLAGS: Registry[Any] = Registry("flag of the server")
 # Functions and properties that an open project has beside its own.
 PROJECT_ATTRIBUTES: Registry[Any] = Registry("attribute of projects")
@@ -71,7 +71,7 @@ MEASURES: Registry[Any] = Registry("measure", "mog_assets.evaluate.measures")
 # Tables beside those of all methods (`score_tables.ScoreTable`).
 SCORE_TABLES: Registry[Any] = Registry("table of scores", reserved=("per_question", "scores"))
 # Functions of the settings: the assets that a room reads (`demand.Demand`).
-DEMANDS: Registry[Any] = Registry("demand", "mog_assets.search.demand", "mog_assets.answer.demand")
+DEMANDS: Registry[Any] = Registry("demand", "mog_assets.search.demand", "mog_assets.answer.notation")
 # Stores of vectors beside the files of the store.
 VECTOR_STORES: Registry[Any] = Registry("vector store")
 # Recipes of assets, given the settings, after those of the core (`plan.STAGES`).

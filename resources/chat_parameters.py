@@ -113,11 +113,7 @@ class Parameters:
         return [first, *messages[2:]]
 
     def learn(self, name: str) -> bool:
-        """Record that the model rejects the parameter sent as `name`: its other name is tried next, then none.
-
-        Returns:
-            Whether that was not known yet.
-        """
+        """Record that the model rejects the parameter sent as `name`: its other name is tried next, then none."""
         with self._lock:
             rejected = [parameter for parameter in self.wanted if self.learned.get(parameter, parameter) == name]
             other = {each: _OTHER_NAME.get(each) if name == each else None for each in rejected}

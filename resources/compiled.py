@@ -10,9 +10,6 @@ def keep(*functions: Any) -> None:
     """Let numba cache compiled functions next to their source, or in the user's cache.
 
     If neither is writable, every process compiles them.
-
-    Args:
-        functions: Results of `numba.njit`; anything else is ignored.
     """
     for function in functions:
         with suppress(RuntimeError):

@@ -177,7 +177,8 @@ class Encoder:
         return cache.using(encode, lambda: len(texts) * (self.model.size or 0) * 2)
 
     def _encode(self, texts: Sequence[str], advance: Advance | None, cache: sqlite3.Connection | None) -> Vectors:
-        keys = [text_hash(text) for text in texts]
+        hashed = cache is not None or self.elsewhere is not None
+        keys = [text_hash(text) if hashed else text.encode("utf-8", "surrogatepass") for text in texts]
         vectors_of: dict[bytes, bytes] = {}
         first = {key: text for key, text in zip(reversed(keys), reversed(texts), strict=True)}
         if cache is not None:
@@ -193,7 +194,7 @@ class Encoder:
                         # A text without a vector is asked for again.
                         add(cache, [one for one in done if any(one[1])])
                     kept["vectors"] += len(done)
-                reach("vectors cached")
+                    reach("vectors cached")
                 vectors_of.update(done)
                 self.encoded += len(done)
                 if advance:

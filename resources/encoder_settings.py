@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from pydantic import Field, create_model, model_validator
 
 from mog_assets.resources import extras
-from mog_assets.resources.registry import ENCODER_KEYS, ENCODERS
+from mog_assets.resources.registry import ENCODER_KEYS, ENCODERS, FAMILIES
 from mog_assets.resources.settings import Count, NamedSettings
 
 EMBEDDED = "all-MiniLM-L6-v2"
@@ -28,7 +31,7 @@ class EncoderSettings(NamedSettings):
 
     A vector is the mean of the tokens' vectors, or that of
     the first (`cls`) or `last` token. `query_prompt` and `passage_prompt` are put before questions and passages. What
-    is left out is what the model's files say, or the family that its name tells (`resources/families.py`); a served
+    is left out is what the model's files say, or the family that its name tells; a served
     model has no prompts but those that are set. `dimensions` keeps the first ones of each vector, which some models are
     trained for. `query_model` encodes questions if they need a separate model, as with MedCPT.
     """
@@ -129,3 +132,59 @@ class NamedEncoder:
 def encoders_of_languages() -> list[NamedEncoder]:
     """Return the encoders with a name that know other languages than English."""
     return [encoder for encoder in ENCODERS.values() if encoder.languages]
+
+
+Pooling = Literal["mean", "cls", "last"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """How models are used.
+
+    Attributes:
+        query: Words before a question.
+        passage: Words before a passage.
+        pooling: Whether a vector is the mean of the tokens' vectors, or that of the first or last one.
+    """
+
+    query: str = ""
+    passage: str = ""
+    pooling: Pooling = "mean"
+
+
+def family(model: str, files: Path | None = None) -> Family:
+    """How a model is used."""
+    name = model.rstrip("/").rpartition("/")[2].lower()
+    known = next((its for pattern, its in FAMILIES.items() if re.search(pattern, name)), Family())
+    prompts = _read(files, "config_sentence_transformers.json").get("prompts") or {}
+    pooled = _read(files, "1_Pooling/config.json")
+    return Family(
+        _text(prompts, ("query", "search_query"), known.query),
+        _text(prompts, ("document", "passage", "search_document"), known.passage),
+        _pooling(pooled, known.pooling),
+    )
+
+
+def _text(prompts: Any, names: tuple[str, ...], known: str) -> str:
+    values = [prompts[name] for name in names if isinstance(prompts, dict) and isinstance(prompts.get(name), str)]
+    # Files that name prompts and leave them empty mean those of the card.
+    return next(filter(None, values), known)
+
+
+def _pooling(pooled: dict[str, Any], known: Pooling) -> Pooling:
+    modes: tuple[tuple[str, Pooling], ...] = (
+        ("pooling_mode_cls_token", "cls"),
+        ("pooling_mode_lasttoken", "last"),
+        ("pooling_mode_mean_tokens", "mean"),
+    )
+    return next((mode for name, mode in modes if pooled.get(name) is True), known)
+
+
+def _read(folder: Path | None, name: str) -> dict[str, Any]:
+    if folder is None or not (folder / name).is_file():
+        return {}
+    try:
+        values = json.loads((folder / name).read_text(encoding="utf-8"))
+    except ValueError:
+        return {}
+    return values if isinstance(values, dict) else {}

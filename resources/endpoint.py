@@ -97,11 +97,6 @@ class Endpoint:
     def ask(self, messages: Sequence[Message], parameters: Mapping[str, Any], heard: Heard | None = None) -> Completion:
         """Send a chat, again if it fails for a temporary reason.
 
-        Args:
-            messages: The chat.
-            parameters: Further request parameters, by name.
-            heard: Called with each piece of the answer; with all of it, where the endpoint sends no pieces.
-
         Raises:
             ParameterRefused: the model does not accept one of the parameters.
             RequestFailed: the model refused, gave no usable answer, or broke off after its first piece was heard.

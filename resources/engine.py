@@ -7,18 +7,36 @@ it runs.
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import create_model
+from pydantic import AfterValidator, create_model
 
 from mog_assets.resources.encoder import Encoder
-from mog_assets.resources.jobs import EngineSettings, Kept, call
 from mog_assets.resources.registry import ENGINES
+from mog_assets.resources.settings import SettingsModel
+from mog_assets.resources.writing import atomic
+
+# `Engine.map`, or the same in processes that stay.
+Kept = Callable[[str, list[dict[str, Any]]], Iterator[Any]]
+
+
+class EngineSettings(SettingsModel):
+    """Where work on document buckets runs: a `kind` of engine."""
+
+    kind: Annotated[str, AfterValidator(ENGINES.check)] = "inprocess"
+
+
+def call(target: str, arguments: dict[str, Any], maker: str = "") -> Any:
+    """Call a bucket function; `maker` tells its temporary file from those of processes on other machines."""
+    module, _, function = target.partition(":")
+    with atomic(Path(arguments["out"]), maker=maker) as temporary:
+        return getattr(importlib.import_module(module), function)(**{**arguments, "out": str(temporary)})
 
 
 class Engine(ABC):

@@ -54,26 +54,14 @@ def command(module: str) -> str:
 
 
 def said(error: ModuleNotFoundError, what: str) -> str:
-    """What to tell about a package that is missing.
-
-    Args:
-        error: Why it was not imported, or its distribution was not found.
-        what: What needs it.
-    """
+    """What to tell about a package that is missing."""
     name = error.name or str(error)
     return f"{what} needs the package {name}: {command(name)}"
 
 
 @contextmanager
 def needed(what: str) -> Iterator[None]:
-    """Import packages of an extra.
-
-    Args:
-        what: What needs them, for the error.
-
-    Raises:
-        MogError: one is not installed.
-    """
+    """Import packages of an extra."""
     try:
         yield
     except ModuleNotFoundError as error:

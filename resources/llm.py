@@ -8,12 +8,10 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -102,11 +100,7 @@ class OpenAIModel:
 
     @cached_property
     def endpoint(self) -> str:
-        """URL of the endpoint without credentials: scheme, host, port and path.
-
-        Raises:
-            MogError: OPENAI_BASE_URL is not an http or https URL.
-        """
+        """URL of the endpoint without credentials: scheme, host, port and path."""
         try:
             url = urlsplit(os.environ.get("OPENAI_BASE_URL") or _DEFAULT_URL)
             host, port = url.hostname, url.port
@@ -143,11 +137,8 @@ class OpenAIModel:
     def complete(self, messages: Sequence[Message], form: Form | None = None, heard: Heard | None = None) -> Completion:
         """Answer a chat, from the cache if it was asked before; in a form if the endpoint accepts one.
 
-        Args:
-            messages: The chat.
-            form: Of the answer.
-            heard: Called with each piece of the answer when it arrives. An answer that breaks off after its first piece
-                is not asked for again: what was heard cannot be taken back.
+        `heard` is called with each piece of the answer. One that breaks off after its first piece is not asked for
+        again: what was heard cannot be taken back.
 
         Raises:
             RequestFailed: the model refused, gave no usable answer, or every attempt failed.
@@ -171,45 +162,29 @@ class OpenAIModel:
     def complete_many(
         self, requests: Sequence[Sequence[Message]], advance: Advance | None = None, form: Form | None = None
     ) -> list[Completion | Failure]:
-        """Answer chats concurrently, duplicates once; a failed one does not stop the others.
+        """Answer chats concurrently, in order; a failed one does not stop the others.
 
-        Args:
-            requests: n chats.
-            advance: Called with the number of requests done since the last call, from this thread.
-            form: Of all answers.
-
-        Returns:
-            n answers or failures, in the order of the requests.
+        `advance` is called with the number of requests done since the last call, from this thread.
 
         Raises:
             SpendCapReached: as `complete`; requests in progress have ended and are in the cache.
             MogError: as `complete`, except failures of single requests.
         """
-        ways, requests = self._ways(form), list(map(self.parameters.fitted, requests))
-        named = [[self._key(messages, sent) for sent in ways] for messages in requests]
-        keys = [names[0] for names in named]
-        times = Counter(keys)
-        stored = self.cache.find(name for name in dict.fromkeys(chain.from_iterable(named)))
-        answers: dict[str, Completion | Failure] = {
-            names[0]: stored[name] for names in named for name in reversed(names) if name in stored
-        }
-        self._count(cached=len(answers))
-        if advance and answers:
-            advance(sum(times[key] for key in answers))
-        missing = {key: messages for key, messages in zip(keys, requests, strict=True) if key not in answers}
+
+        def answer(messages: Sequence[Message]) -> Completion | Failure:
+            try:
+                return self.complete(messages, form)
+            except RequestFailed as error:
+                return Failure(str(error), isinstance(error, NoResponse))
+
         try:
             with ThreadPoolExecutor(self.settings.concurrency, "llm") as pool:
-                ask = tracing.carried(self.complete)
-                futures = {pool.submit(ask, messages, form): key for key, messages in missing.items()}
+                futures = [pool.submit(tracing.carried(answer), messages) for messages in requests]
                 try:
                     for future in as_completed(futures):
-                        key = futures[future]
-                        try:
-                            answers[key] = future.result()
-                        except RequestFailed as error:
-                            answers[key] = Failure(str(error), isinstance(error, NoResponse))
+                        future.result()
                         if advance:
-                            advance(times[key])
+                            advance(1)
                 except BaseException:
                     # Requests in progress end, and their answers are cached.
                     pool.shutdown(wait=False, cancel_futures=True)
@@ -217,14 +192,7 @@ class OpenAIModel:
         except SpendCapReached:
             # Raised anew, because the requests in progress have added to the cost.
             raise self._cap_reached() from None
-        results = []
-        for key in keys:
-            answer = answers[key]
-            results.append(answer)
-            if isinstance(answer, Completion) and times[key] > 1:
-                answers[key] = replace(answer, cached=True)
-        self._count(cached=sum(times[key] - 1 for key, answer in answers.items() if isinstance(answer, Completion)))
-        return results
+        return [future.result() for future in futures]
 
     def _ways(self, form: Form | None) -> list[dict[str, Any]]:
         """What is sent beside the messages, and what answers in the cache may have been asked with instead."""

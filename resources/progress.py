@@ -122,12 +122,7 @@ def tell(text: str, log: Log | None = None) -> None:
 
 @contextmanager
 def followed(what: str, log: Log | None = None) -> Iterator[None]:
-    """Tell every 30 seconds how far a piece of work is: the innermost `track` of it, or else for how long it has run.
-
-    Args:
-        what: Names the work.
-        log: Receives the lines.
-    """
+    """Tell every 30 seconds how far a piece of work is: its innermost `track`, or else for how long it has run."""
     if log is None and not _lines:
         yield
         return

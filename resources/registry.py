@@ -94,11 +94,7 @@ class Registry(Mapping[str, Value], Generic[Value]):
 
 @cache
 def load_plugins() -> None:
-    """Import the modules that packages, this one included, name as plugins, in the order of their names.
-
-    Raises:
-        ConfigError: one of them cannot be imported.
-    """
+    """Import the modules that packages, this one included, name as plugins, in the order of their names."""
     for plugin in sorted(entry_points(group=PLUGINS), key=lambda plugin: plugin.name):
         try:
             plugin.load()

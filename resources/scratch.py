@@ -31,11 +31,7 @@ class Scratch:
         return tempfile.TemporaryFile(dir=folder)
 
     def append(self, parts: Iterable[bytes | memoryview]) -> int:
-        """Append bytes; returns the offset of the first.
-
-        Raises:
-            MogError: the disk is full.
-        """
+        """Append bytes; returns the offset of the first."""
         start = self._file.tell()
         try:
             self._file.writelines(parts)

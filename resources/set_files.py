@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from mog_assets.resources.files import make_folder
-from mog_assets.resources.holding import hold, sweep_orphans
+from mog_assets.resources.files import hold, make_folder, sweep_orphans
 from mog_assets.resources.manifest import Manifest, decode, digest, encode
 from mog_assets.resources.writing import atomic
 

@@ -61,11 +61,7 @@ class ArtefactSet:
         return {encoder: name for encoder, name in made.items() if encoder}
 
     def read(self, asset: str, partition: str | None = None) -> Artefact:
-        """Return an artefact, as `Store.read`.
-
-        Raises:
-            MissingArtefact: it is not one of these.
-        """
+        """Return an artefact, as `Store.read`."""
         try:
             return self.artefacts[asset, partition]
         except KeyError:
@@ -81,11 +77,6 @@ class ArtefactSet:
 
 def open_set(store: Store, required: Iterable[Place], others: Iterable[Place]) -> ArtefactSet:
     """Open the last set that a run has published; what there is where none has, or where it lacks something.
-
-    Args:
-        store: Holds the artefacts.
-        required: Artefacts that must be there.
-        others: Artefacts that are taken if they are there and belong to the required ones.
 
     Raises:
         MissingArtefact: a required one has not been materialised.
@@ -126,11 +117,6 @@ def publish(store: Store, required: Iterable[Place], others: Iterable[Place]) ->
     """Write the set of the artefacts as they are now, if they were made from each other and are not the last set.
 
     A corpus that lacks some is not of the set: it is new, and the others go on.
-
-    Args:
-        store: Holds the artefacts.
-        required: Artefacts that must be there.
-        others: Artefacts that are taken if they are there and belong to the required ones.
     """
     required = list(required)
     lacking = {corpus for asset, corpus in required if store.manifest(asset, corpus) is None}
@@ -147,12 +133,7 @@ def publish(store: Store, required: Iterable[Place], others: Iterable[Place]) ->
 def _agreeing(
     find: Callable[[str, str | None], Manifest | None], required: Sequence[Place], others: Iterable[Place]
 ) -> dict[Place, Manifest]:
-    """Return the manifests of artefacts that were made from each other.
-
-    Raises:
-        MissingArtefact: a required one is not there.
-        ArtefactsDisagree: a required one was made from others than there are now.
-    """
+    """Return the manifests of artefacts that were made from each other."""
     manifests: dict[Place, Manifest] = {}
     for place in required:
         manifest = find(*place)

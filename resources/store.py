@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mog_assets.resources.errors import MissingArtefact
-from mog_assets.resources.files import make_folder, make_way
-from mog_assets.resources.holding import hold, orphans
+from mog_assets.resources.files import hold, make_folder, make_way, orphans
 from mog_assets.resources.manifest import MANIFEST, Manifest, decode, describe, digest, encode, label
 from mog_assets.resources.points import reach
 from mog_assets.resources.set_files import GRACE, folder_of, held
@@ -176,11 +175,7 @@ class Store:
         return manifest
 
     def read(self, asset: str, partition: str | None = None) -> Artefact:
-        """The artefact.
-
-        Raises:
-            MissingArtefact: it has not been materialised, or is incomplete.
-        """
+        """The artefact."""
         artefact = self.find(asset, partition)
         if artefact is None:
             raise MissingArtefact(

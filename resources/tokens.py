@@ -37,16 +37,7 @@ def counter(tokenizer: str | None, model: str) -> Count:
 
 
 def of_file(path: Path, setting: str) -> Count:
-    """Counts tokens by a tokenizer.json, without those that mark where a text begins and ends.
-
-    Args:
-        path: The file.
-        setting: What names it, for errors.
-
-    Raises:
-        ConfigError: it is none.
-        MogError: a package is missing.
-    """
+    """Counts tokens by a tokenizer.json, without those that mark where a text begins and ends."""
     with needed("a budget in tokens"):
         from tokenizers import Tokenizer
     try:

@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 
 from mog_assets.resources import extras
-from mog_assets.resources.encoder_settings import EMBEDDED, EncoderSettings, Hashed, Role, Vectors
+from mog_assets.resources.encoder_settings import EMBEDDED, EncoderSettings, Family, Hashed, Role, Vectors, family
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.families import Family, family
 from mog_assets.resources.light_bert import QuestionBert, WordPieces
 from mog_assets.resources.store import digest, file_digest
 
@@ -355,14 +354,7 @@ class Transformer:
 
 
 def embedded_folder(setting: str) -> Path:
-    """The folder of the embedded encoder, whose weights are those that are expected.
-
-    Args:
-        setting: Names the encoder in errors.
-
-    Raises:
-        MogError: its package is missing or has other weights.
-    """
+    """The folder of the embedded encoder, whose weights are those that are expected."""
     with extras.needed(f"{setting}: {EMBEDDED}"):
         folder = Path(str(distribution(_EMBEDDED_PACKAGE).locate_file(_EMBEDDED_FOLDER)))
     weights = folder / "model.safetensors"
@@ -387,12 +379,7 @@ def _digest_of(path: Path, *state: int) -> str:
 
 
 def model_files(model: str, setting: str) -> list[Any]:
-    """The files of a local folder with their digests, or a hub model with its commit.
-
-    Args:
-        model: The folder, or the model's id.
-        setting: Names the model in errors.
-    """
+    """The files of a local folder with their digests, or a hub model with its commit."""
     folder = Path(model).expanduser()
     if not folder.is_dir():
         return [model, hub_files(model, setting).name]
@@ -402,15 +389,7 @@ def model_files(model: str, setting: str) -> list[Any]:
 
 @cache
 def hub_files(model: str, setting: str) -> Path:
-    """The folder of a hub model's small files; its name is the commit, so that an updated model has another one.
-
-    Args:
-        model: Its id.
-        setting: Names the model in errors.
-
-    Raises:
-        MogError: it cannot be downloaded.
-    """
+    """The folder of a hub model's small files; its name is the commit, so that an updated model has another one."""
     from huggingface_hub import snapshot_download
 
     try:

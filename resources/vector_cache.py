@@ -66,9 +66,6 @@ class VectorCache:
         Args:
             use: Opens the cache, and can be called twice.
             wanted: Bytes that are written at most; asked for only if they do not fit.
-
-        Raises:
-            MogError: it cannot be written.
         """
         try:
             return use()
@@ -89,12 +86,7 @@ class VectorCache:
         return use()
 
     def add(self, hashes: np.ndarray, vectors: np.ndarray) -> None:
-        """Store vectors, but those of 0: a text that an endpoint had no vector for is asked for again.
-
-        Args:
-            hashes: Keys of n texts, uint8 of shape (n, 32).
-            vectors: Their vectors, float16 of shape (n, size).
-        """
+        """Store vectors, but those of 0: a text that an endpoint had no vector for is asked for again."""
 
         def write() -> None:
             with self.open() as cache:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, cast
 
 from mog_assets.answer import conversation
 from mog_assets.answer.answerers import ONE_STEP_K, WAYS, Each, Means, Retrieve, RetrievedPassages, serial
@@ -13,9 +14,8 @@ from mog_assets.answer.notation import Combination
 from mog_assets.answer.prompted import Prompted
 from mog_assets.answer.readers import ANSWER_READERS
 from mog_assets.answer.retrieve import given, retrieve_by, texts
-from mog_assets.answer.roles import AnswerRequest, Passage, Roles
+from mog_assets.answer.roles import ANSWER_STEP, AnswerRequest, Passage, Reply, Role, Roles
 from mog_assets.answer.rows import AnswerRow
-from mog_assets.answer.watching import Told, traced, watched
 from mog_assets.build.tools import Tools
 from mog_assets.questions.sets import Question
 from mog_assets.resources import tracing
@@ -63,16 +63,7 @@ def answer(
     tell: Told | None = None,
     queries: Mapping[str, str] | None = None,
 ) -> list[AnswerRow]:
-    """Answer questions.
-
-    Args:
-        tools: The resources.
-        retrieval: The corpora.
-        how: The answering method with its retrieval.
-        requests: The questions.
-        tell: Called with every step while it works; see `watching.watched`.
-        queries: By question, what passages are retrieved by in its place.
-    """
+    """Answer questions; `tell` hears every step (`watching.watched`), `queries` are searched by in their place."""
     options: dict[str, Any] = {}
     retrieve: Retrieve = _nothing
     if how.retrieval is not None:
@@ -98,16 +89,7 @@ def _replaced(retrieve: Retrieve, others: Mapping[str, str]) -> Retrieve:
 
 
 def standalone(tools: Tools, question: str, earlier: Sequence[tuple[str, str]]) -> str:
-    """A question of a conversation as one that stands alone: by the language model, or without one by its words.
-
-    Args:
-        tools: The resources.
-        question: The question.
-        earlier: The questions before it and their answers, in order.
-
-    Raises:
-        MogError: the model gave none.
-    """
+    """A question of a conversation as one that stands alone: by the language model, or without one by its words."""
     if not earlier:
         return question
     role = reader(tools)
@@ -126,16 +108,7 @@ def control(
     questions: Sequence[Question],
     requests: Sequence[AnswerRequest],
 ) -> list[AnswerRow]:
-    """Answer questions from gold or random passages instead of retrieved ones.
-
-    Args:
-        tools: The resources.
-        retrieval: The corpora.
-        how: One of `notation.controls`: all gold evidence (nothing if there is none), or as many random passages as
-            one-step uses.
-        questions: The questions.
-        requests: The same questions, as `AnswerRequest`.
-    """
+    """Answer from gold evidence, or as many random passages as one-step uses: `how` is one of `notation.controls`."""
     assert how.retrieval is not None
     if how.retrieval.kind == "gold":
         passages = gold_passages(questions, retrieval.corpora)
@@ -150,3 +123,66 @@ def _nothing(
     queries: Sequence[str], k: int, limit: str, read: Sequence[Sequence[Passage]] = ()
 ) -> list[RetrievedPassages]:
     raise AssertionError("an answering method without retrieval tried to retrieve")
+
+
+T = TypeVar("T")
+
+Told = Callable[[str, dict[str, Any]], object]
+"""Called with the name of a step and what it gave."""
+
+
+def watched(means: Means, tell: Told) -> Means:
+    """Return the same means, which tell each step when it is done.
+
+    Where an answer is written piece by piece, `ask.answer` tells these as `token` besides.
+
+    Steps are `passages` (`query`, `passages`), `answer`, and those of the roles of a way, see `Role.step`; a step of a
+    reader has its `role`, a `title` for people, `failure` if it failed, and `certain` if the reader says how sure it is
+    of an answer.
+    """
+
+    def retrieve(
+        queries: Sequence[str], k: int, limit: str, read: Sequence[Sequence[Passage]] = ()
+    ) -> Sequence[RetrievedPassages]:
+        results = means.retrieve(queries, k, limit, read)
+        for query, result in zip(queries, results, strict=True):
+            tell("passages", {"query": query, "passages": result.passages})
+        return results
+
+    def told(role: str, step: tuple[str, str, str], call: Callable[[], Reply[T]]) -> Reply[T]:
+        reply = call()
+        name, what, title = step
+        said = {"role": role, "title": title, what: reply.value}
+        said |= {"failure": reply.failure} if reply.failure else {}
+        tell(name, said | ({"certain": reply.span.certain} if reply.span else {}))
+        return reply
+
+    return replace(means, roles=cast(Roles, _Calls(means.roles, told)), retrieve=retrieve)
+
+
+def traced(roles: Roles) -> Roles:
+    """The same roles, each of whose calls is a span, if anybody collects them."""
+
+    def spanned(role: str, step: tuple[str, str, str], call: Callable[[], Reply[T]]) -> Reply[T]:
+        with tracing.span(role, reader=roles.reader):
+            reply = call()
+            tracing.note(failed=True if reply.failure else None)
+            return reply
+
+    return cast(Roles, _Calls(roles, spanned))
+
+
+class _Calls:
+    """Roles whose calls a function makes, given the name of the role, its step, and the call."""
+
+    def __init__(self, roles: Roles, make: Callable[..., Reply[Any]]) -> None:
+        self._roles, self._make = roles, make
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._roles, name)
+
+    def answer(self, *read: Any) -> Reply[str]:
+        return self._make("answer", ANSWER_STEP, partial(self._roles.answer, *read))
+
+    def play(self, role: Role[T], *read: Any) -> Reply[T]:
+        return self._make(role.name, role.step, partial(self._roles.play, role, *read))

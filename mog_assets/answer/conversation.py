@@ -42,12 +42,7 @@ _FIRST_WORDS, _FIRST_CHARACTERS = 8, 8
 
 
 def refers_back(question: str, language: str) -> bool:
-    """Whether a question names something only by what was said before it.
-
-    Args:
-        question: The question.
-        language: Its code; of a language without rules no question does.
-    """
+    """Whether a question names something only by what was said before it."""
     if parts := _WITHOUT_BLANKS.get(language):
         return any(part in question[:_FIRST_CHARACTERS] for part in parts)
     words = _WORD.findall(question.lower())[:_FIRST_WORDS]
@@ -60,10 +55,6 @@ def standalone(question: str, earlier: Sequence[str]) -> str:
 
     Its own words weigh more so than those of the other, which is often about something else
     (`benchmarks/conversations.py` compares the ways).
-
-    Args:
-        question: The question.
-        earlier: The questions before it, in order.
     """
     language = detected("\n".join([*earlier, question])) or DEFAULT
     if not earlier or not refers_back(question, language):

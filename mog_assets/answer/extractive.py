@@ -118,13 +118,7 @@ class Extractive:
         return self.reply([*read_of(request), answer, reference], mark)
 
     def reply(self, read: Sequence[str], work: Callable[[], T], empty: str = "") -> Reply[T]:
-        """Return what work gives as a reply; it may raise `Nothing`.
-
-        Args:
-            read: Texts that it reads.
-            work: Gives the value.
-            empty: The output if the value is empty.
-        """
+        """Return what work gives as a reply; it may raise `Nothing`."""
         start = time.perf_counter()
         failure, declined = "", False
         value: T | None = None
@@ -285,11 +279,6 @@ def _verdict(question: str, sentences: Sentences, cosines: np.ndarray) -> str:
     A sentence with a negation votes no; one that affirms without a negation votes yes; each with the square of its
     cosine as weight. A finding of sameness is not a negation for a question about sameness or safety. The result is
     never `maybe`: no word that was tried indicates it.
-
-    Args:
-        question: Text of the question.
-        sentences: Sentences.
-        cosines: Cosines with the question, float array of shape (sentences,).
     """
     no = yes = 0.0
     for i in np.argsort(-cosines, kind="stable")[:VOTERS]:

@@ -74,15 +74,7 @@ def judged(
     references: Mapping[str, str],
     side_by_side: Callable[..., Any],
 ) -> list[AnswerRow]:
-    """Rows, with marks of answers to open questions.
-
-    Args:
-        roles: The judge.
-        requests: The questions of the rows.
-        rows: The answers.
-        references: Reference answers, by question.
-        side_by_side: A `map` that keeps the order.
-    """
+    """Rows, with marks of answers to open questions."""
 
     def one(pair: tuple[AnswerRequest, AnswerRow]) -> AnswerRow:
         question, row = pair
@@ -98,12 +90,7 @@ def judged(
 def marks_of(roles: Roles, question: AnswerRequest, answer: str, reference: str, passages: Sequence[Passage]) -> Marks:
     """The marks of an answer to an open question.
 
-    Args:
-        roles: The judge; one that is no `Judge` gives only those of `Judgement`.
-        question: The question.
-        answer: The answer.
-        reference: The reference answer.
-        passages: What the answer rests on, best first; without any there are only those of `Judgement`.
+    A judge that is no `Judge` gives only those of `Judgement`; so does one without passages, which come best first.
     """
     marks = Marks()
     reply = roles.judge(question, answer, reference)

@@ -6,9 +6,11 @@ import re
 from dataclasses import dataclass
 
 from mog_assets.answer.answerers import WAYS
+from mog_assets.build.demand import Demand
 from mog_assets.config import Settings
+from mog_assets.registry import DEMANDS
 from mog_assets.resources.errors import ConfigError
-from mog_assets.search.methods import AUTO, Method, check_trained, parse
+from mog_assets.search.methods import AUTO, Method, check_trained, needs, parse
 from mog_assets.search.methods import controls as method_controls
 
 ARROW = " → "
@@ -30,11 +32,7 @@ class Combination:
 
 
 def combination(text: str, settings: Settings) -> Combination:
-    """An answering method by any of its names; without a retrieval it uses the chosen ranking, `auto`.
-
-    Raises:
-        ConfigError: unknown method or retrieval.
-    """
+    """An answering method by any of its names; without a retrieval it uses the chosen ranking, `auto`."""
     first, *rest = (part.strip() for part in re.split(r"→|->", text))
     way, retrieval = (rest[0], first) if len(rest) == 1 else (first, None)
     if len(rest) > 1 or way not in WAYS:
@@ -81,3 +79,14 @@ def controls(settings: Settings) -> list[Combination]:
 def is_control(name: str) -> bool:
     """Whether a canonical name is that of one of `controls`."""
     return name.split(ARROW)[0] in method_controls()
+
+
+def _demand(settings: Settings) -> Demand:
+    methods = [how.retrieval for how in combinations(settings) if how.retrieval is not None]
+    optional = [method for method in methods if method.kind != AUTO and not method.evaluation_only]
+    # Without a word of the settings, ways are there for whoever asks, and none is measured.
+    named = methods if settings.answering.methods else []
+    return Demand(methods=needs(named, settings), optional=needs(optional, settings))
+
+
+DEMANDS.register("answering", _demand)

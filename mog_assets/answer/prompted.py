@@ -14,10 +14,10 @@ from functools import cache, partial
 from typing import Any, TypeVar, cast
 
 from mog_assets.answer import parsing
+from mog_assets.answer.parsing import AnswerText
 from mog_assets.answer.prompting import Piece, Prompt, fenced, fill, marks, neutral, nonce, prompt_of
 from mog_assets.answer.replies import MAX_CHARS, VERSION, Unparsable, encodable, ended, failure
 from mog_assets.answer.roles import AnswerRequest, Complete, Judgement, Passage, Reply, Role, Usage
-from mog_assets.answer.streaming import AnswerText
 from mog_assets.registry import WAYS
 from mog_assets.resources.chat import Form, Message, schema
 from mog_assets.resources.errors import MogError
@@ -43,14 +43,7 @@ def prompts_fingerprint() -> str:
 def build(
     prompt: Prompt, request: AnswerRequest, pieces: Mapping[str, Sequence[Piece]], words: Mapping[str, str]
 ) -> list[Message]:
-    """The messages of a role.
-
-    Args:
-        prompt: That of the role.
-        request: The question.
-        pieces: Data by field of the prompt; an empty field becomes `none`.
-        words: Other fields, which are not data.
-    """
+    """The messages of a role."""
     rule = load_prompt("data")
     question = [("question", request.question), *((f"option {key}", text) for key, text in request.options.items())]
     every: dict[str, Sequence[Piece]] = {"question": question, **pieces}

@@ -46,12 +46,7 @@ ANSWER_READERS: Registry[AnswerReader] = registry.ANSWER_READERS
 
 
 def remembering(encode: Encode, most: int = _REMEMBERED) -> Encode:
-    """The same function with an in-memory cache: looking up vectors on disk takes longer than the rest of an answer.
-
-    Args:
-        encode: n texts to vectors of shape (n, size).
-        most: Maximum number of vectors; beyond it, those of earlier calls are dropped.
-    """
+    """The same function with an in-memory cache: looking up vectors on disk takes longer than the rest of an answer."""
     vectors: dict[str, np.ndarray] = {}
 
     def remembered(texts: Sequence[str]) -> np.ndarray:

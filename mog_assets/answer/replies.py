@@ -163,11 +163,6 @@ def whole(text: str, name: str = "a text") -> str:
 def ended(text: str, reason: str, plain: bool) -> None:
     """Check an output that may be cut off: a whole object in it says what it says, a part of a text does not.
 
-    Args:
-        text: The output.
-        reason: Why it ended, as the endpoint says.
-        plain: Whether a text is asked for, and no object.
-
     Raises:
         Unparsable: it is cut off, and has no whole object.
     """

@@ -27,10 +27,6 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
 
     A ranking gives passages of any length: as many as fit into the budget of the settings, for each `PASSAGES` that are
     asked for.
-
-    Args:
-        method: Its limit is ignored: the caller names one.
-        opened: The corpora; its own queries are ignored.
     """
     budget = Budget.of(opened.corpora.settings.budget)
 

@@ -78,11 +78,7 @@ class AnswerRequest:
 
     @classmethod
     def of(cls, question: Question) -> AnswerRequest:
-        """A question of a question set; it is a yes/no question if all options are yes, no or maybe.
-
-        Raises:
-            MogError: see the class.
-        """
+        """A question of a question set; it is a yes/no question if all options are yes, no or maybe."""
         options = dict(question.options)
         if not options and question.kind == "yesno":
             options = dict(YES_NO_MAYBE)

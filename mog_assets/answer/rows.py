@@ -70,13 +70,7 @@ class AnswerRow:
 
 
 def answer_table(question_set: str, method: str, rows: Sequence[AnswerRow]) -> pd.DataFrame:
-    """One row per answer; nested values are JSON.
-
-    Args:
-        question_set: Name of the question set.
-        method: Value of the column `method`.
-        rows: The answers.
-    """
+    """One row per answer; nested values are JSON."""
     import pandas as pd
 
     values = [{**row.to_json(), "question_set": question_set, "method": method} for row in rows]
@@ -90,12 +84,7 @@ def answer_table(question_set: str, method: str, rows: Sequence[AnswerRow]) -> p
 
 
 def read_answers(path: Callable[[str], Any], names: Sequence[str]) -> pd.DataFrame:
-    """Answers of all question sets and methods, in the format of `answer_table`.
-
-    Args:
-        path: Path of a file of the asset `answers`, by its name.
-        names: Names of its files.
-    """
+    """Answers of all question sets and methods, in the format of `answer_table`."""
     import pandas as pd
 
     parts = [pd.read_parquet(path(name)) for name in names]

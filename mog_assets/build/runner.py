@@ -24,8 +24,7 @@ from mog_assets.build.records import opened_instance, readable_errors
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings, check_corpora
 from mog_assets.resources.errors import ConfigError, MogError
-from mog_assets.resources.files import make_home
-from mog_assets.resources.holding import hold, sweep_orphans
+from mog_assets.resources.files import hold, make_home, sweep_orphans
 from mog_assets.resources.progress import duration, note, tell
 from mog_assets.resources.set_files import GRACE
 from mog_assets.resources.sets import publish

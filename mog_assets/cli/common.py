@@ -54,11 +54,7 @@ class QuestionCommand(click.Command):
     """A command whose one argument is a question, which may begin with dashes like an option that does not exist."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments.
-
-        Raises:
-            click.UsageError: an option does not exist, and is like one that does or is not the only argument.
-        """
+        """Read the arguments."""
         try:
             return super().parse_args(context, args.copy())
         except click.NoSuchOption as error:
@@ -97,11 +93,7 @@ UNMEASURED = (
 
 
 def check_measured(settings: config.Settings, what: str) -> None:
-    """Check that the project has test questions.
-
-    Raises:
-        ConfigError: no question set has a test split.
-    """
+    """Check that the project has test questions."""
     if not settings.tests:
         raise ConfigError(f"{what}: {UNMEASURED}")
 

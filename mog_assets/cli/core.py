@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mog_assets import registry
-from mog_assets.cli import build, doctor, documents, measure, project, prune, questions, search, serve
+from mog_assets.cli import build, doctor, documents, init, measure, questions, search, serve
 
 for command in (
-    project.init,
+    init.init,
     doctor.doctor,
     build.run,
     build.plan,
@@ -17,7 +17,7 @@ for command in (
     measure.scores,
     measure.compare,
     build.verify,
-    prune.prune,
+    build.prune,
     serve.serve,
     build.ui,
 ):

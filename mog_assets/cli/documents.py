@@ -43,11 +43,7 @@ def documents(path: str | None, corpora: tuple[str, ...], each: bool, skipped: b
 
 
 def skipped_rows(settings: Settings, corpus: str) -> list[dict[str, Any]]:
-    """The skipped documents of a corpus: corpus, place (file, and line or row in it), id, reason, number of files.
-
-    Raises:
-        MissingArtefact: the corpus has not been read.
-    """
+    """The skipped documents of a corpus: corpus, place (file, and line or row in it), id, reason, number of files."""
     import pyarrow.parquet as pq
 
     from mog_assets.resources.store import Store
@@ -90,12 +86,7 @@ def counted(values: Mapping[str, Any], most: int = 8) -> str:
 
 
 def left_out(settings: Settings, corpora: Sequence[str] = ()) -> Iterator[str]:
-    """Of each corpus, how many files and documents were skipped and why the first was, and what was left out of others.
-
-    Args:
-        settings: Of the project.
-        corpora: Names; without, all.
-    """
+    """Of each corpus, how many files and documents were skipped, why the first was, and what was left out of others."""
     from mog_assets.resources.store import Store
 
     for corpus in corpora or settings.corpora:

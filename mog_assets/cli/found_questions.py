@@ -147,16 +147,7 @@ def unnamed_questions(path: Path) -> Unnamed | None:
 
 
 def find_questions(path: Path, name: str, columns: Mapping[str, str] | None = None) -> Questions:
-    """The splits of a question file, the corpora of its evidence, and the columns that are used.
-
-    Args:
-        path: A file, see `questions.formats.read_records`.
-        name: Of the question set.
-        columns: Names of columns by field; those that the file does not need are an error.
-
-    Raises:
-        ConfigError: it cannot be read, or contains no question.
-    """
+    """The splits of a question file, the corpora of its evidence, and the columns that are used."""
     from mog_assets.documents.folders import LINES
     from mog_assets.questions.formats import read_records, used_columns
     from mog_assets.resources.printable import printable
@@ -218,11 +209,7 @@ def files_in(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def given_columns(given: Sequence[str]) -> dict[str, str]:
-    """Names of columns by field, from `--column FIELD=NAME`.
-
-    Raises:
-        ConfigError: one is not of this form, or names no field of a question.
-    """
+    """Names of columns by field, from `--column FIELD=NAME`."""
     from mog_assets.questions.columns import check_fields
 
     fields: dict[str, str] = {}

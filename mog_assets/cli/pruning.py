@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +12,12 @@ from mog_assets import registry
 from mog_assets.build.plan import graph, up_to_date
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
-from mog_assets.index.layouts import bucket_layout
-from mog_assets.index.vectors import bucket_texts
 from mog_assets.questions.sets import load_questions
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.sqlite import connect
 from mog_assets.resources.store import Store
-from mog_assets.text.chunkers import CHUNKERS
-from mog_assets.text.chunks import bucket_units
+from mog_assets.resources.vector_cache import text_hash
 
 
 @dataclass(frozen=True)
@@ -56,12 +52,7 @@ def alone(settings: Settings) -> Iterator[None]:
 
 
 def removable(settings: Settings, answers: bool = False) -> list[Removable]:
-    """Data that can be removed without rebuilding anything: call it, and use its result, within `alone`.
-
-    Args:
-        settings: The settings of the project.
-        answers: Include the cached answers of language models, which may have cost money.
-    """
+    """Data that can be removed without rebuilding anything: call it, and use its result, within `alone`."""
     tools, cache = Tools(settings), settings.home / "cache"
     leftovers = [*_orphans(tools), *_training_states(tools, cache), *_vectors(tools, cache)]
     if answers and (files := _with_logs(cache / "llm.sqlite")):
@@ -116,49 +107,26 @@ def _vectors(tools: Tools, cache: Path) -> Iterator[Removable]:
         if fingerprints is not None and path.stem.removeprefix("vectors-") not in fingerprints:
             yield _files(f"vectors of an encoder that is no longer configured, {path}", _with_logs(path))
     current = cache / f"vectors-{tools.encoder.fingerprint}.sqlite"
-    if current.is_file() and (texts := _texts(tools)) is not None:
+    sets = tools.store.sound("questions") if settings.question_sets else None
+    if current.is_file() and (sets is not None or not settings.question_sets):
+        # Vectors of chunks lie in artefacts; of the rest, those of the questions of question sets are encoded again.
+        files = [sets.path(f"{name}.parquet") for name in settings.question_sets] if sets else []
+        questions = [question.question for file in files for question in load_questions(file)]
         try:
-            rows, size = _unused(current, texts, remove=False)
+            rows, size = _unused(current, questions, remove=False)
         except sqlite3.DatabaseError:
             # The encoder discards a damaged cache when it needs it next.
             return
         if rows:
-            again = _texts(tools)
-            assert again is not None
             what = f"{rows:,} vectors of removed texts, {current}"
-            yield Removable(what, size, lambda: _unused(current, again, remove=True))
+            yield Removable(what, size, lambda: _unused(current, questions, remove=True))
 
 
-def _texts(tools: Tools) -> Iterator[str] | None:
-    """Texts that may be encoded again: chunks of all levels, sentences and questions. None if some are not built."""
-    settings, store = tools.settings, tools.store
-    stored = {c: (store.sound("documents", c), store.sound("chunks/level_1", c)) for c in settings.corpora}
-    sets = store.sound("questions") if settings.question_sets else None
-    pairs = [(documents, chunks) for documents, chunks in stored.values() if documents and chunks]
-    if len(pairs) < len(stored) or (settings.question_sets and sets is None):
-        return None
-
-    questions = [sets.path(f"{name}.parquet") for name in settings.question_sets] if sets else []
-
-    def texts() -> Iterator[str]:
-        for documents, chunks in pairs:
-            for name in documents.names("bucket"):
-                layout = bucket_layout(documents.path(name), chunks.path(name))
-                for level in settings.level_range:
-                    yield from bucket_texts(documents.path(name), layout, level)
-                if CHUNKERS[settings.chunker.name].sentence_vectors:
-                    yield from bucket_units(documents.path(name), settings.finest_chars)
-        for path in questions:
-            yield from (question.question for question in load_questions(path))
-
-    return texts()
-
-
-def _unused(path: Path, texts: Iterator[str], remove: bool) -> tuple[int, int]:
+def _unused(path: Path, texts: Iterable[str], remove: bool) -> tuple[int, int]:
     """Number and bytes of the cached vectors of texts other than these; removes them if `remove`."""
     with closing(connect(path)) as cache:
         cache.execute("CREATE TEMP TABLE wanted (key BLOB PRIMARY KEY) WITHOUT ROWID")
-        keys = ((hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(),) for text in texts)
+        keys = ((text_hash(text),) for text in texts)
         cache.executemany("INSERT OR IGNORE INTO wanted VALUES (?)", keys)
         unused = "FROM vectors WHERE key NOT IN (SELECT key FROM wanted)"
         rows, size = cache.execute(

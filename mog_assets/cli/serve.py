@@ -132,12 +132,8 @@ def wait_for_words(settings: Settings) -> None:
 
 
 def _options(host: str, settings: Settings, given: dict[str, Any]) -> ServerOptions:
-    """The options of the server.
-
-    Raises:
-        ConfigError: other machines would be served without a key, or the key is short.
-    """
-    from mog_assets.serve.authorizer import opened_authorizer
+    """The options of the server."""
+    from mog_assets.serve.hooks import opened_authorizer
     from mog_assets.serve.limits import ServerOptions
 
     key = access.key_for(host, opened_authorizer(settings) is not None)

@@ -24,13 +24,7 @@ def serve(home: Path, opened: socket.socket, host: str, public_url: str, workspa
     """Serve the UI of a Dagster home until it exits or SIGINT, SIGTERM or SIGHUP arrives; return the exit code.
 
     All processes that the web server started are ended too. Call it in the main thread, which receives signals.
-
-    Args:
-        home: The folder of the Dagster instance.
-        opened: A socket that listens.
-        host: The address that it was opened for.
-        public_url: Where browsers reach it, if that is by a proxy.
-        workspace: Names code locations that others run; None to run that of the project, and the daemon.
+    `workspace` names code locations that others run; None runs that of the project, and the daemon.
     """
     happened: SimpleQueue[int] = SimpleQueue()
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

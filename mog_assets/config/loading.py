@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import json
 import os
 import re
@@ -15,7 +16,6 @@ from pydantic import ValidationError
 
 from mog_assets import registry
 from mog_assets.config import yaml_values
-from mog_assets.config.paths import check_home, encoder_source, resolved
 from mog_assets.config.sections import CorpusSettings
 from mog_assets.config.settings import Settings, settings_model
 from mog_assets.resources.chat import LlmSettings
@@ -47,15 +47,7 @@ def load(path: str | Path | None = None) -> Settings:
 
 
 def parse(values: Mapping[str, Any], source: Path) -> Settings:
-    """Settings from the keys and values of a configuration.
-
-    Args:
-        values: Keys and values as JSON values.
-        source: The file that they come from: named in messages; relative paths are relative to its folder.
-
-    Raises:
-        ConfigError: a key is unknown or a value is invalid; the message is that of `load`.
-    """
+    """Settings from the keys and values of a configuration."""
     settings = checked(settings_model(), _prepared(values), source)
     try:
         return _absolute(settings, source.parent)
@@ -64,11 +56,7 @@ def parse(values: Mapping[str, Any], source: Path) -> Settings:
 
 
 def checked(kind: type[SettingsT], values: Mapping[str, Any], source: Path) -> SettingsT:
-    """Keys and values as settings of a kind.
-
-    Raises:
-        ConfigError: a key is unknown or a value is invalid; the message is that of `load`.
-    """
+    """Keys and values as settings of a kind."""
     try:
         # In strict JSON mode "5" and true are not numbers, while a list becomes a tuple and a text a path.
         return kind.model_validate_json(json.dumps(values), strict=True)
@@ -184,11 +172,64 @@ def _is_model(kind: Any) -> bool:
 
 
 def check_corpora(settings: Settings, names: Sequence[str]) -> None:
-    """Reject what is no corpus of the project.
-
-    Raises:
-        ConfigError: names the first one.
-    """
+    """Reject what is no corpus of the project."""
     unknown = [name for name in names if name not in settings.corpora]
     if unknown:
         raise ConfigError(f"--corpus: expected one of {', '.join(settings.corpora)}, got {printable(unknown[0])!r}")
+
+
+def resolved(key: str, path: Path, base: Path) -> Path:
+    """A path of the settings made absolute: `~` is expanded, links are followed."""
+
+    def wrong(reason: str) -> ConfigError:
+        return ConfigError(f"{key}: expected a path, got {printable(path)[:200]!r}: {reason}")
+
+    try:
+        expanded = path.expanduser()
+    except RuntimeError:
+        raise wrong(f"{path.parts[0]} is not the home of a user of this machine; write the full path") from None
+    try:
+        absolute = (base / expanded).resolve()
+        os.stat(absolute)
+    except RuntimeError:
+        raise wrong("its links lead in a circle") from None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise wrong("its links lead in a circle") from None
+        if error.errno == errno.ENAMETOOLONG:
+            raise wrong("it is too long for this system") from None
+        # Other faults are reported by the code that reads or creates it.
+        absolute = (base / expanded).resolve()
+    return absolute
+
+
+def encoder_source(key: str, model: str, base: Path) -> str:
+    """The name of an encoder's model, or its absolute folder if a path was given."""
+    if not model.startswith((".", "/", "~")):
+        return model
+    folder = resolved(key, Path(model), base)
+    files = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+    if "config.json" in files and any(name.endswith(".safetensors") for name in files):
+        return str(folder)
+    got = f"a folder with {len(files)} other files" if folder.is_dir() else "a file" if folder.exists() else "nothing"
+    raise ConfigError(
+        f"{key}: expected a folder with config.json, tokenizer.json and model.safetensors, got "
+        f"{printable(folder)}, where there is {got}; name another folder, or a model without a path"
+    )
+
+
+def check_home(home: Path, corpora: dict[str, Path]) -> None:
+    """Check that the home can be a folder and that its files would not be read as documents."""
+    existing = next(place for place in (home, *home.parents) if os.path.lexists(place))
+    if not existing.is_dir():
+        raise ConfigError(
+            f"home: expected a folder, or a path where one can be created, got {printable(home)}, but "
+            f"{printable(existing)} is a file: choose another path"
+        )
+    for name, path in corpora.items():
+        inside = home == path or path in home.parents
+        if inside and path.is_dir() and not any(part.startswith(".") for part in home.relative_to(path).parts):
+            raise ConfigError(
+                f"home: expected a folder outside every corpus, got {printable(home)} in corpora.{name}.path, whose "
+                "files would be read as documents: choose another, or one whose name starts with a dot"
+            )

@@ -27,8 +27,7 @@ from mog_assets.config.sections import (
 )
 from mog_assets.resources.chat import LlmSettings
 from mog_assets.resources.encoder_settings import EncoderSettings, with_keys
-from mog_assets.resources.engine import engine_settings
-from mog_assets.resources.jobs import EngineSettings
+from mog_assets.resources.engine import EngineSettings, engine_settings
 from mog_assets.resources.settings import MOST, Count, SettingsModel
 
 

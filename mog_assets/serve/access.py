@@ -22,10 +22,6 @@ def loopback(host: str) -> bool:
 def key_for(host: str, own: bool = False) -> str:
     """The key that callers of a server at this address must send; empty if none is asked for.
 
-    Args:
-        host: The address.
-        own: Whether each caller has a key of its own.
-
     Raises:
         ConfigError: other machines would be served without a key, or the key is too short or cannot be sent.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib.util import find_spec
 
 from mog_assets.resources.errors import MogError
@@ -15,36 +14,25 @@ SPARE = 32
 BATCH = 64
 # The fewest connections worth starting for.
 _FEWEST = 16
-# Files of a request: an original that is sent, artefacts that are read, logs.
-_FILES = 128
-# Files of an open project before it is known which one.
-_PROJECT = 32
-
-
+# Two batches, as one is opened before another is dropped; 192 files of requests, of two generations of artefacts, logs.
+_OTHERS = SPARE + 2 * BATCH + 192
 # Windows has no limit of open files that would matter here, and no module that tells one.
 LIMITED = find_spec("resource") is not None
 
 
-def needed(connections: int, project: int = _PROJECT) -> int:
-    """Descriptors for so many connections.
-
-    Args:
-        connections: Most connections.
-        project: Descriptors that are open before the first connection.
-    """
-    # Newer artefacts are opened before the old ones are closed; so is a batch of connections before another is dropped.
-    return connections + SPARE + 2 * BATCH + 2 * project + _FILES
+def needed(connections: int) -> int:
+    """Return the descriptors for so many connections."""
+    return connections + _OTHERS
 
 
-def fitting(connections: int, project: int = _PROJECT) -> int:
-    """How many of these connections the hard limit of open files leaves room for; 0 or less if none."""
+def fitting(connections: int) -> int:
+    """Return how many of these connections the hard limit of open files leaves room for; 0 or less if none."""
     if not LIMITED:
         return connections
     import resource
 
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    most = connections if hard == resource.RLIM_INFINITY else hard - needed(0, project)
-    return min(connections, most)
+    return connections if hard == resource.RLIM_INFINITY else min(connections, hard - _OTHERS)
 
 
 def reserve(connections: int) -> int:
@@ -58,17 +46,13 @@ def reserve(connections: int) -> int:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        project = len(os.listdir("/dev/fd"))
-    except OSError:
-        project = _PROJECT
-    fit = fitting(connections, project)
+    fit = fitting(connections)
     if fit < min(connections, _FEWEST):
-        least = needed(_FEWEST, project)
+        least = needed(_FEWEST)
         raise MogError(
             f"open files: expected a hard limit of at least {least:,}, got {hard:,}: raise it (`ulimit -Hn`)"
         )
-    enough = needed(fit, project)
+    enough = needed(fit)
     if soft != resource.RLIM_INFINITY and soft < enough:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))

@@ -9,8 +9,8 @@ from concurrent.futures import Future
 from threading import Event
 from typing import Any
 
-from mog_assets.serve.limits import Abandoned, Happened, Slots
 from mog_assets.serve.problems import problem_of
+from mog_assets.serve.queues import Abandoned, Happened, Slots
 
 # A comment keeps proxies from ending a connection on which nothing happens.
 _QUIET_SECONDS = 10.0
@@ -34,11 +34,7 @@ class Stream:
         self._loop = asyncio.get_running_loop()
 
     def start(self) -> AsyncIterator[bytes]:
-        """The events, each as bytes.
-
-        Raises:
-            Problem: the queue is full (429).
-        """
+        """The events, each as bytes."""
         return self._sent(self._work.start(lambda: self._ask(self._note)))
 
     def _note(self, name: str, data: dict[str, Any]) -> None:

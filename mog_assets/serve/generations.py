@@ -99,11 +99,7 @@ class Generations:
 
     @contextmanager
     def using(self) -> Iterator[Generation]:
-        """The generation for a question; it stays whole as long as the question takes.
-
-        Raises:
-            MogError: the project is closed.
-        """
+        """The generation for a question; it stays whole as long as the question takes."""
         if self._ended.is_set():
             raise MogError("the project is closed: open it again with `mog_assets.open`")
         yield self.current
@@ -140,11 +136,7 @@ class Generations:
         return Generation(artefacts, seen, Retrieval(index), Fields(index.corpora))
 
     def _encode(self, artefacts: ArtefactSet, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of questions, which are not stored; they must be of the encoder that those of chunks are of.
-
-        Raises:
-            MogError: settings and artefacts have different encoders: vectors could be compared, and mean nothing.
-        """
+        """Vectors of questions, which are not stored; they must be of the encoder that those of chunks are of."""
         encoder = self._tools.encoder
         for of, name in artefacts.encoders.items():
             if of != encoder.fingerprint:

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mog_assets.resources.errors import MogError
-from mog_assets.serve.authorizer import Authorizer
+from mog_assets.serve.hooks import Authorizer
 from mog_assets.serve.limits import (
     BODIES,
     HEAD_BYTES,
@@ -105,11 +105,7 @@ class Guard:
                 del self._answered[address]
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes | None:
-        """Receive the body; None if the caller went away.
-
-        Raises:
-            Problem: it is too large (413), takes too long (408), or too much arrives at the same time (503).
-        """
+        """Receive the body; None if the caller went away."""
         most, seconds, body, more = self.options.body_bytes, self.options.body_seconds, bytearray(), True
         too_large = Problem(413, f"The body may have at most {most:,} bytes", "too much")
         # The parser of HTTP has turned away what is no number.
@@ -214,11 +210,7 @@ async def refuse(problem: Problem, scope: Scope, receive: Receive, send: Send, u
 
 
 def _check_head(scope: Scope, headers: Headers) -> None:
-    """Check what comes before a body.
-
-    Raises:
-        Problem: it is too large (414, 431), or says in two ways where the body ends (400).
-    """
+    """Check what comes before a body."""
     target = len(scope["raw_path"]) + len(scope["query_string"])
     if target > TARGET_CHARS:
         raise Problem(414, f"path: expected at most {TARGET_CHARS:,} characters, got {target:,}", "too much")

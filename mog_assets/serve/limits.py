@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from threading import Event
-from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from mog_assets.resources import tracing
-from mog_assets.resources.errors import MogError
 from mog_assets.serve.descriptors import CONNECTIONS
-from mog_assets.serve.problems import Problem, log
-
-T = TypeVar("T")
+from mog_assets.serve.problems import Problem
 
 RETRY_SECONDS = 1
 
@@ -40,12 +32,6 @@ PLACES = 200
 BODIES = 64
 # For the rest of a request that was answered before it was complete.
 LINGER_SECONDS = 2.0
-
-Happened = Callable[[str, dict[str, Any]], None]
-
-
-class Abandoned(Exception):
-    """Nobody waits for the result any more."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +94,7 @@ class ServerOptions:
         return max(_TEXT_CHARS, self.question_chars, self.budget)
 
     def check_question(self, name: str, question: str, choices: Mapping[str, str] | None = None) -> str:
-        """The question, if it is not too long with what there is to choose from.
-
-        Raises:
-            Problem: it is too long, or there are too many choices.
-        """
+        """The question, if it is not too long with what there is to choose from."""
         choices = choices or {}
         size = len(question) + sum(len(letter) + len(text) for letter, text in choices.items())
         if size > self.question_chars:
@@ -131,11 +113,7 @@ class ServerOptions:
         return [turn for turn in turns if turn[0].strip() and len(turn[0]) <= self.question_chars][-TURNS:]
 
     def check_amount(self, name: str, amount: int | None) -> None:
-        """Check a budget or a k.
-
-        Raises:
-            Problem: it is larger than allowed.
-        """
+        """Check a budget or a k."""
         most = self.budget if name == "budget" else self.k
         if amount is not None and amount > most:
             raise Problem(422, f"{name}: expected at most {most:,}, got {amount:,}", "too much")
@@ -143,10 +121,6 @@ class ServerOptions:
 
 def check_json(body: bytes, most: int) -> None:
     """Check the size and the values of a body, if it is JSON: what is none is for the route to refuse.
-
-    Args:
-        body: The body.
-        most: Most characters of a text.
 
     Raises:
         Problem: it has too many values, values too far within others, a long text, a number that no column of ours can
@@ -189,122 +163,3 @@ def _check_text(text: str, most: int) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise Problem(422, f"body: expected text, got half a character (surrogate) at {error.start}") from None
-
-
-class Slots:
-    """Work in a bounded number of threads with a bounded queue.
-
-    A place is taken until its work has ended, also if nobody waits for it any more.
-    """
-
-    def __init__(self, name: str, threads: int, waiting: int, seconds: float) -> None:
-        self.name, self.threads, self.waiting, self.seconds = name, threads, waiting, seconds
-        self._inside: set[Future[Any]] = set()
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._ended: asyncio.Future[None] | None = None
-
-    @property
-    def inside(self) -> int:
-        """How many places are taken."""
-        return len(self._inside)
-
-    def start(self, function: Callable[[], T]) -> Future[T]:
-        """Put work into the queue.
-
-        Raises:
-            Problem: the queue is full (429).
-        """
-        self._check()
-        future = self._pool.submit(tracing.carried(function))
-        self._enter(future)
-        return future
-
-    def enter(self, future: Future[Any], work: Callable[[], None]) -> None:
-        """Take a place until a result is there, and put work into the queue that may give it, or another's.
-
-        Raises:
-            Problem: the queue is full (429).
-        """
-        self._check()
-        self._pool.submit(tracing.carried(work))
-        self._enter(future)
-
-    def _check(self) -> None:
-        if self.inside >= self.threads + self.waiting:
-            text = f"{self.threads} requests are being worked on and {self.waiting} are waiting: try again later"
-            raise Problem(429, text, "busy", {"Retry-After": str(RETRY_SECONDS)})
-
-    def _enter(self, future: Future[Any]) -> None:
-        self._inside.add(future)
-        future.add_done_callback(self._inside.discard)
-
-    async def run(self, function: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
-        """The result of a function, called in one of the threads.
-
-        Raises:
-            Problem: the queue is full (429), it did not begin in time (503), or did not end in time (504).
-        """
-        return await self.wait(self.start(lambda: function(*arguments, **keywords)))
-
-    async def run_watched(self, function: Callable[[Happened], T]) -> T:
-        """As `run`, for a function that tells what happens; telling it ends the work when nobody waits any more."""
-        gone = Event()
-
-        def happened(name: str, data: dict[str, Any]) -> None:
-            if gone.is_set():
-                raise Abandoned
-
-        return await self.wait(self.start(lambda: function(happened)), gone)
-
-    async def wait(self, future: Future[T], gone: Event | None = None) -> T:
-        """The result of work that was started.
-
-        Args:
-            future: The work.
-            gone: Set when nobody waits for the result any more.
-
-        Raises:
-            Problem: it did not begin (503) or end (504) in time, or the server is stopped (503).
-        """
-        if self._ended is None:
-            self._ended = asyncio.get_running_loop().create_future()
-        result = asyncio.wrap_future(future)
-        either: set[asyncio.Future[Any]] = {result, self._ended}
-        try:
-            await asyncio.wait(either, timeout=self.seconds, return_when=asyncio.FIRST_COMPLETED)
-            if result.done():
-                return result.result()
-            if self._ended.done():
-                raise stopping()
-            if future.cancel():
-                late = f"The server is busy: the request waited {self.seconds:g} s without beginning"
-                raise Problem(503, late, "late", {"Retry-After": str(RETRY_SECONDS)})
-            raise Problem(504, f"The request took longer than {self.seconds:g} s", "late")
-        finally:
-            # What has not begun when its caller leaves never does.
-            future.cancel()
-            if not result.done():
-                result.add_done_callback(_note_failure)
-            if gone is not None:
-                gone.set()
-
-    def end(self) -> None:
-        """Tell all who wait that the server is stopped. Call it in the event loop."""
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result(None)
-
-    def close(self) -> None:
-        """Drop what waits; what runs is not waited for."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _note_failure(result: asyncio.Future[Any]) -> None:
-    """Log what went wrong after the caller had left; that work was given up is no failure."""
-    error = None if result.cancelled() else result.exception()
-    if error is not None and not isinstance(error, Abandoned | Problem | MogError):
-        log.error("unexpected error in abandoned work", exc_info=error)
-
-
-def stopping() -> Problem:
-    """The server is stopped before a request is answered."""
-    return Problem(503, "The server is being stopped: try again", "stopping", {"Retry-After": str(RETRY_SECONDS)})

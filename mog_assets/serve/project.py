@@ -12,14 +12,8 @@ from typing import Any, Self
 import numpy as np
 
 from mog_assets import config as configuration
-from mog_assets.answer import roles
-from mog_assets.answer.ask import answer, standalone
-from mog_assets.answer.neural import MARKED
-from mog_assets.answer.notation import ARROW, Combination, check_combination, combination, combinations
-from mog_assets.answer.rows import AnswerRow
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
-from mog_assets.questions.sets import Question
 from mog_assets.registry import PROJECT_ATTRIBUTES
 from mog_assets.resources import tracing
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotAllowed, NotFound
@@ -33,24 +27,19 @@ from mog_assets.search.methods import (
     parse,
     rankings,
     trained_methods,
-    ungrouped,
 )
 from mog_assets.search.phrases import phrases, quoted
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.where import Where
 from mog_assets.serve import reading
-from mog_assets.serve.authorizer import ALL, EVERYTHING, Principal, Sight, opened_authorizer
 from mog_assets.serve.generations import Generation, Generations
-from mog_assets.serve.observers import opened_observers
+from mog_assets.serve.hooks import ALL, EVERYTHING, Principal, Sight, opened_authorizer, opened_observers
 from mog_assets.serve.results import Answer, CorpusInfo, Document, Passage, Retrieved
 from mog_assets.text.sentences import sentence_ends
 
 _log = logging.getLogger(__name__)
 # Characters of a question; a longer one is a document.
 LONGEST_QUESTION = 10_000
-
-# Why an answer is not shown that is probably wrong.
-UNCERTAIN = "nothing in the passages is certain enough"
 
 OnEvent = Callable[[str, dict[str, Any]], object]
 
@@ -138,12 +127,7 @@ class Project:
 
     @contextmanager
     def _seeing(self) -> Iterator[tuple[Generation, Sight]]:
-        """The artefacts for a question, and what may be seen of them.
-
-        Raises:
-            NotAllowed: nobody says who asks, or it cannot be told what they see.
-            MogError: something is wrong with the artefacts; who does not see all is not told what.
-        """
+        """The artefacts for a question, and what may be seen of them."""
         try:
             with self._generations.using() as now:
                 of = self.authorizer
@@ -244,12 +228,14 @@ class Project:
             find, words = self._tools.store.find, by_words(self.settings)
             if all(find("embeddings/level_1", name) for name in self.opened) or not self._has(now, words):
                 raise
-            name = f"{words.name}{ARROW}{way}" if way else words.name
+            name = f"{words.name} → {way}" if way else words.name
             raise MissingArtefact(f"{error}; until then words can be searched, with method {name}") from error
 
     @property
     def ways(self) -> list[str]:
         """Ways of answering that the settings name; the first that retrieves is the default."""
+        from mog_assets.answer.notation import combinations
+
         return [how.name for how in combinations(self.settings)]
 
     @property
@@ -376,11 +362,10 @@ class Project:
             MissingArtefact: something that the way of answering needs has not been materialised.
             MogError: no reader can be reached.
         """
+        from mog_assets.serve.asking import ask, way
+
         # Checks the question.
-        how, alone = self._way(method), self.standalone(question, earlier)
-        # Rules only put words before a question, which tell a reader nothing: it reads the question as it was asked.
-        said = alone if self.settings.answering.reader == "openai" else question
-        request = roles.AnswerRequest.of(Question("question", said, "open", "test", options=dict(options or {})))
+        how, alone = way(method, self.settings), self.standalone(question, earlier)
         if earlier and on_event:
             on_event("standalone", {"question": alone})
         with (
@@ -389,45 +374,9 @@ class Project:
             self._words_until_then(now, how.way),
         ):
             retrieval = self._searching(now, sight, corpora, where, alone)
-
-            def told(step: str, what: dict[str, Any]) -> None:
-                if step == "passages":
-                    passages = reading.with_documents(retrieval, what["passages"], sight)
-                    what = {**what, "passages": [passage.to_json() for passage in passages]}
-                if what.get("certain") is False:
-                    what = {**what, "text": None, "failure": UNCERTAIN}
-                on_event and on_event(step, what)
-
-            (row,) = answer(self._tools, retrieval, how, [request], told if on_event else None, {said: alone})
-            auto = weights = None
-            if how.retrieval is not None:
-                auto = retrieval.chosen[0].name if how.retrieval.kind == AUTO else None
-                # Nothing was weighed if the way of answering did not retrieve.
-                if row.passages:
-                    (weights,) = how.retrieval.of.weights(retrieval.again([alone]), how.retrieval, False)
-            given = [roles.Passage(**{**p, "spans": tuple(tuple(span) for span in p["spans"])}) for p in row.passages]
-            passages = reading.with_documents(retrieval, given, sight)
-            marked = row.span is not None and row.span["probability"] >= MARKED
-            likeliest = reading.likeliest(retrieval, passages, row.span if marked else None)
-        certain = row.span is None or row.span["certain"]
+            answer = ask(self._tools, retrieval, sight, how, (question, alone), options or {}, on_event, now.version)
         self._answered([alone], how.name, now.version)
-        parameters = self._tools.llm.parameters.describe() if self.settings.answering.reader == "openai" else None
-        return Answer(
-            alone,
-            row.answer if certain else None,
-            row.failure.removeprefix("answer: ") if certain else UNCERTAIN,
-            how.name,
-            row.reader,
-            passages,
-            now.version,
-            reading.cited(row, passages, likeliest),
-            row.span["probability"] if row.span else None,
-            likeliest,
-            auto,
-            weights,
-            parameters,
-            _details(row, sight),
-        )
+        return answer
 
     def standalone(self, question: str, earlier: Sequence[tuple[str, str]]) -> str:
         """A question of a conversation as one that stands alone, to retrieve and ask with.
@@ -435,28 +384,19 @@ class Project:
         A language model writes it, if the settings have one to answer questions; else words that refer back decide,
         see `answer.conversation`.
 
-        Args:
-            question: The question.
-            earlier: The questions before it and their answers, in order.
-
         Raises:
             MogError: the model gave none.
         """
         check_questions([question, *(before for before, _ in earlier)])
+        if not earlier:
+            return question
+        from mog_assets.answer.ask import standalone
+
         return standalone(self._tools, question, earlier)
 
     def _answered(self, questions: Sequence[str], method: str, version: str) -> None:
         for observer in self.observers.values():
             observer.answered(questions, method, version)
-
-    def _way(self, method: str | None) -> Combination:
-        if method:
-            how = combination(method, self.settings)
-            check_combination("method", how, self.settings)
-            return how
-        return next((how for how in combinations(self.settings) if how.retrieval), None) or combination(
-            "one-step", self.settings
-        )
 
     def document(self, corpus: str, id: str) -> Document:
         """A document as it is searched.
@@ -509,11 +449,7 @@ class Project:
         return [(start, end, float(value)) for (start, end), value in zip(spans, similar, strict=True)]
 
     def searching_method(self, name: str) -> Method:
-        """Return the method of a name.
-
-        Raises:
-            ConfigError: there is none, or it does not search for questions of people.
-        """
+        """Return the method of a name."""
         method = parse(name, self.settings)
         if method.evaluation_only:
             raise ConfigError(
@@ -547,11 +483,7 @@ class Project:
 
 
 def check_questions(questions: Sequence[str], **limits: int | None) -> None:
-    """Check that questions, and limits of what is found, can be used.
-
-    Raises:
-        ConfigError: one cannot.
-    """
+    """Check that questions, and limits of what is found, can be used."""
     if isinstance(questions, str):
         raise ConfigError("questions: expected a list of questions, got one text")
     for question in questions:
@@ -574,13 +506,3 @@ def _check_corpora(names: Sequence[str], existing: Sequence[str], kind: type[Mog
             raise kind(f"corpora: expected names of corpora ({', '.join(existing)}), got {name!r}")
     if not names:
         raise ConfigError(f"corpora: expected at least one of {', '.join(existing)}, got none")
-
-
-def _details(row: AnswerRow, sight: Sight) -> dict[str, Any]:
-    left_out = ("question", "answer", "failure", "method", "reader", "passages")
-    details = {key: value for key, value in row.to_json().items() if key not in left_out}
-    if not sight.whole:
-        # Groups are called by the words of all documents.
-        unknown = {name: value for name, value in ungrouped().items() if name != "fallback"}
-        details["queries"] = [{**query, **unknown} for query in row.queries]
-    return details

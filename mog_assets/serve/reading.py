@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.answer import parsing, roles
-from mog_assets.answer.reader.calibration import sentence_at
+from mog_assets.answer import roles
 from mog_assets.answer.retrieve import texts
-from mog_assets.answer.rows import AnswerRow
 from mog_assets.documents.formats.marks import Mark, headings_at, page_at
 from mog_assets.index.corpora import Corpora
 from mog_assets.search.methods import LIMITS, Method
@@ -21,8 +19,8 @@ from mog_assets.search.phrases import phrases
 from mog_assets.search.ranked_passages import Passages
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.where import Fields, noted
-from mog_assets.serve.authorizer import EVERYTHING, Sight
-from mog_assets.serve.results import CorpusInfo, Likeliest, Passage, Span
+from mog_assets.serve.hooks import EVERYTHING, Sight
+from mog_assets.serve.results import CorpusInfo, Passage, Span
 from mog_assets.text.languages import name_of
 
 
@@ -87,46 +85,6 @@ def passages(
             ]
         )
     return result
-
-
-def cited(row: AnswerRow, read: Sequence[Passage], best: Likeliest | None) -> list[int]:
-    """Numbers, from 1, of the passages that an answer rests on; empty if it is not known.
-
-    Args:
-        row: The answer.
-        read: The passages that it was given.
-        best: The sentence in which it stands.
-    """
-    if row.span is not None:
-        return [row.span["passage"] + 1] if best else []
-    return parsing.cited(row.raw, len(read)) if row.answer is not None else []
-
-
-def likeliest(retrieval: Retrieval, read: Sequence[Passage], span: Mapping[str, Any] | None) -> Likeliest | None:
-    """The sentence of an answer.
-
-    Args:
-        retrieval: What found the passages.
-        read: The passages that were read.
-        span: Fields of `roles.AnswerSpan`; None if the reader gave none.
-    """
-    if span is None or span["start"] < 0:
-        return None
-    passage, at = read[span["passage"]], 0
-    positions = [retrieval.corpora.position[part.corpus, part.doc] for part in passage.spans]
-    texts = retrieval.corpora.texts(set(positions))
-    for part, position in zip(passage.spans, positions, strict=True):
-        # Between the spans of a passage stand a gap, and a title if another document begins.
-        piece = texts[position][1][part.start : part.end]
-        at = passage.text.index(piece, at)
-        low, high = span["start"] - at, span["end"] - at
-        if low >= 0 and high <= len(piece):
-            start, end = sentence_at(piece, low)
-            # What looks like the end of a sentence may stand in an answer.
-            places = (part.start + place for place in (start, max(end, high), low, high))
-            return Likeliest(piece[start : max(end, high)], part.corpus, part.doc, *places)
-        at += len(piece)
-    return None
 
 
 def with_documents(

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
+from urllib.parse import urlencode
 
 from mog_assets.documents.formats.marks import Mark
 from mog_assets.registry import LIMITS
 
 
+class Result:
+    """A value that callers can have as JSON."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {each.name: _json(getattr(self, each.name)) for each in fields(self)}  # type: ignore[arg-type]
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, Result):
+        return value.to_json()
+    if isinstance(value, Mark):
+        return value._asdict()
+    return [_json(one) for one in value] if isinstance(value, list | tuple) else value
+
+
 @dataclass(frozen=True, slots=True)
-class Span:
+class Span(Result):
     """A piece of a document's text.
 
     Attributes:
@@ -26,7 +45,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(Result):
     """A passage, in the order of its rank.
 
     Attributes:
@@ -69,12 +88,11 @@ class Passage:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        content = {**asdict(self), "spans": [asdict(span) for span in self.spans], "headings": list(self.headings)}
-        return {**content, "start": self.start, "end": self.end}
+        return {**Result.to_json(self), "start": self.start, "end": self.end}
 
 
 @dataclass(frozen=True, slots=True)
-class Retrieved:
+class Retrieved(Result):
     """The passages for a question.
 
     Attributes:
@@ -103,15 +121,14 @@ class Retrieved:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        names = ("question", "method", "because", "nothing", "version", "taken")
-        content = {name: getattr(self, name) for name in names}
-        passages = [passage.to_json() for passage in self.passages]
-        groups = {limit.group: self.details.get(limit.group) for limit in LIMITS.values()}
-        return {**content, "passages": passages, "weights": self.weights, **groups}
+        content = Result.to_json(self)
+        del content["details"]
+        content |= {name: content.pop(name) for name in ("passages", "weights")}
+        return content | {limit.group: self.details.get(limit.group) for limit in LIMITS.values()}
 
 
 @dataclass(frozen=True, slots=True)
-class Likeliest:
+class Likeliest(Result):
     """The sentence that most likely has the answer.
 
     Attributes:
@@ -129,13 +146,9 @@ class Likeliest:
     answer_start: int
     answer_end: int
 
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Result):
     """An answer with what it is based on.
 
     Attributes:
@@ -173,18 +186,9 @@ class Answer:
     parameters: str | None = None
     details: dict[str, Any] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        names = ("question", "answer", "failure", "method", "reader", "version")
-        content = {name: getattr(self, name) for name in names}
-        names = ("cited", "probability", "auto", "weights", "parameters", "details")
-        rest = {name: getattr(self, name) for name in names}
-        likeliest = None if self.likeliest is None else self.likeliest.to_json()
-        return {**content, "passages": [p.to_json() for p in self.passages], "likeliest": likeliest, **rest}
-
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class Document(Result):
     """A document as it is searched.
 
     Attributes:
@@ -204,13 +208,9 @@ class Document:
     metadata: dict[str, Any]
     version: str
 
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {**asdict(self), "marks": [mark._asdict() for mark in self.marks]}
-
 
 @dataclass(frozen=True, slots=True)
-class CorpusInfo:
+class CorpusInfo(Result):
     """A corpus that is searched.
 
     Attributes:
@@ -229,6 +229,7 @@ class CorpusInfo:
     fields: tuple[str, ...]
     languages: dict[str, int]
 
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {**asdict(self), "fields": list(self.fields)}
+
+def page_of(base: str, corpus: str, doc: str, places: str = "") -> str:
+    """The page of a document."""
+    return f"{base}/document?{urlencode({'corpus': corpus, 'id': doc})}{places}"

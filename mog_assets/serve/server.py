@@ -34,12 +34,7 @@ _SWITCH_SECONDS = 0.0005
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens on an address.
-
-    Raises:
-        ConfigError: there is no such address.
-        MogError: it is in use, or may not be used.
-    """
+    """A socket that listens on an address."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror as error:
@@ -72,14 +67,7 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT; then no request is accepted any more, and those that run have a time to finish.
 
-    Call it in the main thread, which receives signals.
-
-    Args:
-        app: The application.
-        connections: Its options and its connections, which are told to end when the time to finish is over.
-        opened: A socket that listens.
-        ready: Called when requests are answered.
-        websockets: Whether the application speaks WebSocket too.
+    Call it in the main thread, which receives signals. `ready` is called when requests are answered.
     """
     config = uvicorn.Config(
         app,

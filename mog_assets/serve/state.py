@@ -9,9 +9,9 @@ from typing import Any
 from starlette.requests import Request
 
 from mog_assets.serve.connections import Connections
-from mog_assets.serve.limits import ServerOptions, Slots
+from mog_assets.serve.limits import ServerOptions
 from mog_assets.serve.observed import Metrics
-from mog_assets.serve.together import Together
+from mog_assets.serve.queues import Slots, Together
 
 
 class Serving(Connections):

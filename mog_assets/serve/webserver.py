@@ -48,14 +48,7 @@ _log = logging.getLogger("dagster.mog")
 def main(descriptor: int, host: str, public_url: str, workspace: Path | None) -> int:
     """Serve the UI of the instance in DAGSTER_HOME until SIGINT or SIGTERM arrives or a process that it needs ends.
 
-    Args:
-        descriptor: Of a socket that listens.
-        host: The address that it was opened for.
-        public_url: Where browsers reach it; empty without a proxy.
-        workspace: Names code locations that others run, with the daemon; None to start the code server and the daemon.
-
-    Returns:
-        The exit code.
+    `workspace` names code locations that others run, with the daemon; None starts the code server and the daemon.
     """
     # As in `dagster dev`, SIGTERM raises KeyboardInterrupt until the server handles signals.
     setup_interrupt_handlers()

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from pages_server import nobody_there, pages_server
 
 from mog_assets import config
-from mog_assets.cli import doctor, forecast, machine_findings, main, project_findings
+from mog_assets.cli import doctor, forecast, main
 from mog_assets.registry import VECTOR_STORES
 
 pytestmark = pytest.mark.full
@@ -86,7 +86,7 @@ def test_what_a_run_refuses_is_a_problem(project, setting, said):
     project.config.write_text(yaml.safe_dump(values | setting), encoding="utf-8")
     refused = CliRunner().invoke(main, ["run", "--config", str(project.config)])
     assert refused.exit_code == 2
-    _, finding = project_findings.configuration(str(project.config))
+    _, finding = doctor.configuration(str(project.config))
     assert finding.state == "problem" and said in finding.found and f"mog: {finding.found}" == refused.stderr.strip()
 
 
@@ -94,13 +94,13 @@ def test_a_question_file_without_a_question_is_a_problem(project):
     (project.folder / "asked.csv").write_text("Frage;Antwort\nWas?;Das.\n", encoding="utf-8")
     with project.config.open("a", encoding="utf-8") as stream:
         stream.write("question_sets: {asked: {path: asked.csv, corpora: [notes]}}\n")
-    finding = only(project_findings.documents(config.load(project.config)))
+    finding = only(doctor.documents(config.load(project.config)))
     assert finding.state == "problem" and "expected a column `question`, found Frage, Antwort" in finding.found
 
 
 def test_a_corpus_that_is_not_there_is_a_problem(project):
     (project.folder / "notes.jsonl").unlink()
-    finding = only(project_findings.documents(project.settings))
+    finding = only(doctor.documents(project.settings))
     assert finding.state == "problem" and str(project.folder / "notes.jsonl") in finding.found
 
 
@@ -113,16 +113,16 @@ def test_what_comes_from_elsewhere_is_looked_at_and_not_sought_among_local_files
     corpora = {"shelf": {"source": "memory://doctor"}}
     corpora["site"] = {"source": f"{nobody}/pages.txt"}
     settings = make_project(tmp_path, {"corpora": corpora}).settings
-    assert only(project_findings.documents(settings)).state == "ok"
-    shelf, site = project_findings.sources(settings)
+    assert only(doctor.documents(settings)).state == "ok"
+    shelf, site = doctor.sources(settings)
     assert shelf.state == "ok" and shelf.found.startswith("corpora.shelf: 2 items to read from memory://doctor (")
     assert site.state == "problem" and "refused" in site.found
 
 
 def test_missing_and_old_packages_are_named_with_the_command(monkeypatch):
     asked = ["numpy>=999", "no-such-package>=1", "click>=8", "nothing-either; extra == 'dev'"]
-    monkeypatch.setattr(machine_findings.metadata, "requires", lambda name: asked)
-    old, missing = machine_findings.packages()
+    monkeypatch.setattr(doctor.metadata, "requires", lambda name: asked)
+    old, missing = doctor.packages()
     assert old.state == missing.state == "problem"
     assert old.found.startswith("numpy ") and old.remedy == "pip install 'numpy>=999'"
     assert missing.found == "no-such-package is missing" and missing.remedy == "pip install 'no-such-package>=1'"
@@ -130,8 +130,8 @@ def test_missing_and_old_packages_are_named_with_the_command(monkeypatch):
 
 def test_packages_of_extras_are_compared_where_they_are_there(monkeypatch):
     asked = ["click>=8", "dagster>=999; extra == 'build'", "nothing-either; extra == 'local'"]
-    monkeypatch.setattr(machine_findings.metadata, "requires", lambda name: asked)
-    finding = only(machine_findings.packages())
+    monkeypatch.setattr(doctor.metadata, "requires", lambda name: asked)
+    finding = only(doctor.packages())
     assert finding.state == "problem" and finding.found.startswith("dagster ")
 
 
@@ -139,28 +139,28 @@ def test_an_encoder_folder_without_a_model_is_a_problem(project):
     (project.folder / "empty").mkdir()
     encoder = project.settings.encoder.model_copy(update={"model": str(project.folder / "empty")})
     settings = project.settings.model_copy(update={"encoder": encoder})
-    finding = only(doctor._tried("encoder", machine_findings.encoder, settings))
+    finding = only(doctor._tried("encoder", doctor.encoder, settings))
     assert finding.state == "problem" and "encoder.model: expected" in finding.found
 
 
 def test_an_encoder_that_would_be_fetched_is_not_fetched(project, monkeypatch):
     encoder = project.settings.encoder.model_copy(update={"model": "nobody/has-this"})
     settings = project.settings.model_copy(update={"encoder": encoder})
-    assert only(machine_findings.encoder(settings)).state == "warning"
+    assert only(doctor.encoder(settings)).state == "warning"
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    finding = only(machine_findings.encoder(settings))
+    finding = only(doctor.encoder(settings))
     assert finding.state == "problem" and finding.remedy.startswith("unset HF_HUB_OFFLINE")
 
 
 def test_a_home_in_a_file_or_without_room_is_a_problem(project, monkeypatch):
     inside = project.settings.model_copy(update={"home": project.folder / "notes.jsonl" / "home"})
-    finding = only(project_findings.home(inside, project.folder))
+    finding = only(doctor.home(inside, project.folder))
     assert finding.state == "problem" and "is not writable (Not a directory)" in finding.found
     monkeypatch.setattr(forecast, "_BYTES_OF_A_PROJECT", 2**60)
-    finding = only(project_findings.home(project.settings, project.folder))
+    finding = only(doctor.home(project.settings, project.folder))
     assert finding.state == "problem" and "of text take about" in finding.found
     (project.home / "store").mkdir(parents=True)
-    assert only(project_findings.home(project.settings, project.folder)).state == "warning"
+    assert only(doctor.home(project.settings, project.folder)).state == "warning"
 
 
 def test_the_room_that_documents_take_is_that_of_their_text(project):
@@ -179,25 +179,25 @@ def test_the_key_of_a_model_endpoint_is_checked_without_asking_anything(project,
     answering = project.settings.answering.model_copy(update={"reader": "openai"})
     settings = project.settings.model_copy(update={"answering": answering})
     monkeypatch.setenv("OPENAI_BASE_URL", f"{server}/v1")
-    assert only(machine_findings.model(settings)).remedy.startswith("set OPENAI_API_KEY")
+    assert only(doctor.model(settings)).remedy.startswith("set OPENAI_API_KEY")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong")
-    finding = only(machine_findings.model(settings))
+    finding = only(doctor.model(settings))
     assert finding.state == "problem" and "does not accept OPENAI_API_KEY (401)" in finding.found
     assert "sk-wrong" not in str(finding)
     # Nobody asks it with this configuration.
-    assert only(machine_findings.model(project.settings)).state == "warning"
+    assert only(doctor.model(project.settings)).state == "warning"
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    assert only(machine_findings.model(settings)).state == "ok"
+    assert only(doctor.model(settings)).state == "ok"
     other = settings.model_copy(update={"llm": settings.llm.model_copy(update={"model": "large"})})
-    assert only(machine_findings.model(other)).remedy == "set llm.model to one of gpt-4o-mini, small"
+    assert only(doctor.model(other)).remedy == "set llm.model to one of gpt-4o-mini, small"
     monkeypatch.setenv("OPENAI_BASE_URL", server)
-    assert only(machine_findings.model(settings)).remedy == "OPENAI_BASE_URL usually ends in /v1"
+    assert only(doctor.model(settings)).remedy == "OPENAI_BASE_URL usually ends in /v1"
     monkeypatch.setenv("OPENAI_BASE_URL", nobody)
-    assert only(machine_findings.model(settings)).state == "problem"
+    assert only(doctor.model(settings)).state == "problem"
 
 
 def records():
-    return only(doctor._tried("dagster", machine_findings.dagster))
+    return only(doctor._tried("dagster", doctor.dagster))
 
 
 def test_a_dagster_home_must_be_there_and_its_postgres_must_answer(tmp_path, monkeypatch, nobody):
@@ -217,7 +217,7 @@ def test_a_dagster_home_must_be_there_and_its_postgres_must_answer(tmp_path, mon
 
 
 def test_a_low_limit_of_open_files_is_a_warning():
-    code = "from mog_assets.cli import machine_findings as m; print(*m.open_files())"
+    code = "from mog_assets.cli import doctor as m; print(*m.open_files())"
     limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (200, 4096))  # noqa: E731
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=limit, check=True)
     assert done.stdout.strip() == "warning  open files     200 per process, expected at least 1,024: ulimit -n 1024"
@@ -246,7 +246,7 @@ def test_a_check_that_fails_unforeseen_is_a_finding():
     ],
 )
 def test_the_connections_that_a_limit_of_open_files_leaves_room_for_are_told(hard, said):
-    code = "from mog_assets.cli import machine_findings as m; print(*m.open_files())"
+    code = "from mog_assets.cli import doctor as m; print(*m.open_files())"
     limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))  # noqa: E731
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=limit, check=True)
     assert done.stdout.strip() == said

@@ -6,10 +6,9 @@ import threading
 import pytest
 
 from mog_assets.resources.errors import MogError
-from mog_assets.serve import together
-from mog_assets.serve.limits import Slots
+from mog_assets.serve import queues
 from mog_assets.serve.problems import Problem
-from mog_assets.serve.together import Together
+from mog_assets.serve.queues import Slots, Together
 
 
 class Searches:
@@ -44,7 +43,7 @@ def test_questions_that_wait_go_together_and_each_gets_its_own_answer():
 
 
 def test_no_more_go_together_than_may(monkeypatch):
-    monkeypatch.setattr(together, "MOST", 2)
+    monkeypatch.setattr(queues, "MOST", 2)
     searches = Searches()
     assert asyncio.run(searches.ask_many("abcdef")) == list("ABCDEF")
     assert [len(call) for call in searches.calls] == [1, 2, 2, 1]

@@ -47,7 +47,7 @@ def build(path: Path) -> None:
     from mog_assets.build import plan
     from mog_assets.build.materialising import materialise
     from mog_assets.build.tools import Tools
-    from mog_assets.resources.holding import sweep_orphans
+    from mog_assets.resources.files import sweep_orphans
 
     settings = config.load(path)
     tools, recipes = Tools(settings), plan.graph(settings)

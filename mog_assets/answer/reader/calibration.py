@@ -27,19 +27,7 @@ FEATURES = ("score", "lead", "sentence", "passage")
 
 
 def features(question: str, passages: Sequence[tuple[str, str]], spans: Sequence[ReaderSpan]) -> np.ndarray:
-    """What tells right spans from wrong ones.
-
-    `score` of the span, and its `lead` over the best span with another answer, both in nats; shares of the question's
-    terms that the `sentence` of the span has, and its `passage` with the title.
-
-    Args:
-        question: The question.
-        passages: Title and text of each.
-        spans: Of all windows of the passages.
-
-    Returns:
-        float64 of shape (spans, features).
-    """
+    """What tells right spans of all windows from wrong ones: float64 of shape (spans, features)."""
     texts = [question]
     for span in spans:
         title, text = passages[span.passage]

@@ -111,12 +111,7 @@ def sentences(text: str, tokens: Tokens) -> np.ndarray:
 
 
 def parts(bounds: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
-    """Runs of sentences that fit; each but the first begins with the last sentence of the one before, if that is short.
-
-    Args:
-        bounds: Result of `sentences`.
-        most: Tokens of a part. A longer sentence is divided.
-    """
+    """Runs of sentences that fit; each but the first begins with the last one of the run before, if that is short."""
     start, count = 0, int(bounds[-1])
     while start < count:
         stop = int(bounds[np.searchsorted(bounds, start + most, side="right") - 1])

@@ -25,7 +25,8 @@ def mcp(path: str | None, principal: str | None, **flags: bool) -> None:
     with _standard_output_aside():
         import mog_assets
         from mog_assets.plugins.agents.server import serve_stdio, server
-        from mog_assets.serve.limits import ServerOptions, Slots
+        from mog_assets.serve.limits import ServerOptions
+        from mog_assets.serve.queues import Slots
 
         options = ServerOptions(flags=frozenset(name for name in SERVER_FLAGS if flags.get(name.replace("-", "_"))))
         wait_for_words(settings)

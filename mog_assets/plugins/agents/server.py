@@ -22,10 +22,10 @@ from pydantic import BaseModel, Field, ValidationError
 
 from mog_assets.registry import MCP_TOOLS
 from mog_assets.resources.errors import NotAllowed, NotFound
-from mog_assets.serve.limits import ServerOptions, Slots
-from mog_assets.serve.links import page_of
+from mog_assets.serve.limits import ServerOptions
 from mog_assets.serve.problems import problem_of
-from mog_assets.serve.results import Document, Likeliest, Passage
+from mog_assets.serve.queues import Slots
+from mog_assets.serve.results import Document, Likeliest, Passage, page_of
 
 T = TypeVar("T")
 

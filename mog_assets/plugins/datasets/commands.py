@@ -17,7 +17,7 @@ from mog_assets import config
 from mog_assets.build.stopping import on_stop, stoppable
 from mog_assets.cli.common import CONFIG_HELP, echo, guarded
 from mog_assets.cli.found_questions import Questions
-from mog_assets.cli.project import CorpusFiles, corpus_entry, name_of, questions_entry, write_configuration, written
+from mog_assets.cli.init import CorpusFiles, corpus_entry, name_of, questions_entry, write_configuration, written
 from mog_assets.plugins.datasets.editing import with_entry
 from mog_assets.registry import COMMANDS, IMPORTERS
 from mog_assets.resources.errors import ConfigError, MogError
@@ -146,7 +146,7 @@ def _import(importer: Importer, name: str | None, replace: bool, path: str | Non
 def _work(target: _Target, read: Callable[[Notes], Dataset]) -> None:
     from mog_assets.plugins.datasets.foreign import Notes
     from mog_assets.resources import progress
-    from mog_assets.resources.holding import sweep_halves
+    from mog_assets.resources.files import sweep_halves
 
     def sweep() -> None:
         for path in filter(None, (target.documents, target.questions, target.file)):

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from mog_assets.config.editing import STEP, Entry, block, scalar, yaml_value
+from mog_assets.cli.init import STEP, Entry, block, scalar, yaml_value
 from mog_assets.resources.errors import ConfigError
 
 

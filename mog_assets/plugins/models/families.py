@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mog_assets import registry
-from mog_assets.resources.families import Family
+from mog_assets.resources.encoder_settings import Family
 
 _SEARCH = "Represent this sentence for searching relevant passages: "
 _INSTRUCT = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 
 from mog_assets import registry
 from mog_assets.config import RankingSettings, Section, Settings
-from mog_assets.config.paths import encoder_source
+from mog_assets.config.loading import encoder_source
 from mog_assets.plugins.models.served_settings import ServedSettings
 from mog_assets.resources.settings import Count, NamedSettings
 

@@ -22,7 +22,7 @@ from mog_assets.resources.errors import ConfigError
 def permissions(principal: str | None, path: str | None, groups: tuple[str, ...], new_key: bool, as_json: bool) -> None:
     """Print how many documents of every corpus each principal sees, or PRINCIPAL alone."""
     from mog_assets.plugins.permissions import rules
-    from mog_assets.serve import authorizer, project
+    from mog_assets.serve import hooks, project
 
     if new_key:
         key = rules.new_key()
@@ -33,7 +33,7 @@ def permissions(principal: str | None, path: str | None, groups: tuple[str, ...]
         raise ConfigError("permissions: expected the path of a file of rules in mog.yaml, got none: everybody sees all")
     with project.open(settings, keep=False) as opened:
         assert isinstance(opened.authorizer, rules.Permissions)
-        names = [principal] if principal else [*opened.authorizer.rules.settings.principals, authorizer.ALL]
+        names = [principal] if principal else [*opened.authorizer.rules.settings.principals, hooks.ALL]
         rows = []
         for name in names:
             counts = {corpus.name: corpus.documents for corpus in opened.as_principal(name, groups).corpora}

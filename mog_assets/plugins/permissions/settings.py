@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mog_assets import registry
 from mog_assets.config import Section, Settings
-from mog_assets.config.paths import resolved
+from mog_assets.config.loading import resolved
 from mog_assets.config.sections import Place
 
 if TYPE_CHECKING:

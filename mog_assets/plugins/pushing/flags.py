@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mog_assets.config import Settings
 from mog_assets.registry import SERVER_FLAGS
 from mog_assets.resources.errors import ConfigError
-from mog_assets.serve.flags import ServerFlag
+from mog_assets.serve.hooks import ServerFlag
 
 if TYPE_CHECKING:
     from mog_assets.plugins.pushing.live import Live

@@ -32,8 +32,7 @@ from mog_assets.plugins.qdrant.collections import (
 )
 from mog_assets.plugins.qdrant.settings import QdrantSettings
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.files import make_folder
-from mog_assets.resources.holding import FileLock, Timeout, hold
+from mog_assets.resources.files import FileLock, Timeout, hold, make_folder
 from mog_assets.resources.points import reach
 from mog_assets.resources.writing import FULL, atomic, disk_full
 

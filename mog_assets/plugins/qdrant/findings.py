@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 def findings() -> Iterator[Finding]:
     """Check what the environment selects: the embedded engine, or a server."""
-    from mog_assets.cli.findings import OK, PROBLEM, Finding
-    from mog_assets.cli.machine_findings import get
+    from mog_assets.cli.findings import OK, PROBLEM, Finding, get
 
     url, key = os.environ.get("QDRANT_URL"), os.environ.get("QDRANT_API_KEY")
     if not url:

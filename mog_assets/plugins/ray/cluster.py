@@ -22,10 +22,9 @@ from uuid import uuid4
 
 from mog_assets.plugins.ray.settings import RaySettings
 from mog_assets.resources import extras
+from mog_assets.resources.engine import Kept
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.files import make_folder
-from mog_assets.resources.holding import alive
-from mog_assets.resources.jobs import Kept
+from mog_assets.resources.files import alive, make_folder
 
 with extras.needed("engine.kind: ray"):
     import ray

@@ -11,8 +11,7 @@ from mog_assets import registry
 from mog_assets.plugins.ray.remote_encoder import encoded_by
 from mog_assets.plugins.ray.settings import RaySettings
 from mog_assets.resources.encoder import Encoder
-from mog_assets.resources.engine import Engine
-from mog_assets.resources.jobs import EngineSettings, Kept, call
+from mog_assets.resources.engine import Engine, EngineSettings, Kept, call
 
 
 class RayEngine(Engine):

@@ -15,8 +15,8 @@ from typing import Any
 import ray
 from packaging.requirements import Requirement
 
+from mog_assets.resources.engine import call
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.jobs import call
 
 _DISTRIBUTION = "mog-assets"
 # What content depends on: packages that are named without an extra, and those of the extras that build.

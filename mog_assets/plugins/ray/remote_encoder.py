@@ -13,8 +13,7 @@ import numpy as np
 
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings, Hashed, with_keys
-from mog_assets.resources.engine import Engine
-from mog_assets.resources.jobs import Kept
+from mog_assets.resources.engine import Engine, Kept
 from mog_assets.resources.transformer import Transformer
 
 # Texts in a file: seconds of work for a CPU, one of the least for a GPU.

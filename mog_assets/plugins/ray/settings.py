@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from mog_assets.resources.jobs import EngineSettings
+from mog_assets.resources.engine import EngineSettings
 from mog_assets.resources.settings import Count
 
 

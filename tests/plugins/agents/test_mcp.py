@@ -148,7 +148,8 @@ def test_standard_output_carries_nothing_but_the_protocol(sample_project):
 ALONE = """
 from types import SimpleNamespace
 from mog_assets.plugins.agents.server import serve_stdio, server
-from mog_assets.serve.limits import ServerOptions, Slots
+from mog_assets.serve.limits import ServerOptions
+from mog_assets.serve.queues import Slots
 
 work = Slots("search", 1, 1, 1.0)
 serve_stdio(server(SimpleNamespace(authorizer=None), ServerOptions(), work, work, work))

@@ -7,8 +7,7 @@ import pytest
 from tiny_encoder import tiny_encoder
 
 from mog_assets.resources.encoder import Encoder
-from mog_assets.resources.encoder_settings import EncoderSettings
-from mog_assets.resources.families import Family, family
+from mog_assets.resources.encoder_settings import EncoderSettings, Family, family
 
 SEARCH = "Represent this sentence for searching relevant passages: "
 

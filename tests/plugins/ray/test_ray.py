@@ -23,7 +23,7 @@ from mog_assets.plugins.ray import cluster as connections
 from mog_assets.plugins.ray.engine import RayEngine
 from mog_assets.plugins.ray.settings import RaySettings
 from mog_assets.resources.errors import ConfigError, MogError
-from mog_assets.resources.holding import alive
+from mog_assets.resources.files import alive
 
 CORPUS_ASSETS = ["group:corpus", "group:chunking", "tokens", "bm25/level_1", "embeddings/level_1", "sentence_graph"]
 

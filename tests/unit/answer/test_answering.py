@@ -10,8 +10,8 @@ from readers import CHOICE, OPTIONS, PASSAGES, UNSUPPORTED, YES_NO, Library, Scr
 from mog_assets.answer import parsing
 from mog_assets.answer.answerers import WAYS, Means, cot, one_step
 from mog_assets.answer.extractive import Extractive, bm25_scores
-from mog_assets.answer.parsing import Unparsable
 from mog_assets.answer.prompted import Prompted, prompts_fingerprint
+from mog_assets.answer.replies import Unparsable
 from mog_assets.answer.roles import AnswerRequest, Judgement, Passage
 from mog_assets.questions.sets import Question
 from mog_assets.resources.encoder_settings import EMBEDDED

@@ -9,7 +9,7 @@ import mog_assets
 from mog_assets import config
 from mog_assets.build.tools import Tools
 from mog_assets.cli import main
-from mog_assets.cli.project_findings import languages
+from mog_assets.cli.doctor import languages
 from mog_assets.resources.store import Store
 from mog_assets.search.retrieval import Retrieval
 

@@ -9,8 +9,7 @@ import pytest
 from shared import ROOT
 
 from mog_assets.resources.errors import MissingArtefact, MogError
-from mog_assets.resources.files import make_way
-from mog_assets.resources.holding import sweep_orphans
+from mog_assets.resources.files import make_way, sweep_orphans
 from mog_assets.resources.set_files import GRACE, newest, touch_set, write_set
 from mog_assets.resources.store import Store, digest
 from mog_assets.resources.writing import atomic

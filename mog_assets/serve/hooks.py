@@ -1,17 +1,20 @@
-"""Who asks, and what they see: an installed part decides for the settings that it knows; else everybody sees all."""
+"""What parts beside the core bring to a project and its server: who sees what, who is told, flags of `mog serve`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-import numpy as np
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mog_assets.config import Settings
-from mog_assets.registry import AUTHORIZERS
+from mog_assets.registry import AUTHORIZERS, OBSERVERS
 from mog_assets.resources.errors import ConfigError
-from mog_assets.search.where import Fields
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mog_assets.search.where import Fields
 
 ALL = "*"
 """The principal that sees every document: in Python and on the command line only."""
@@ -97,12 +100,54 @@ class Authorizer(Protocol):
 
 
 def opened_authorizer(settings: Settings) -> Authorizer | None:
-    """Open the one that the settings ask for.
-
-    Raises:
-        ConfigError: they ask for several.
-    """
+    """Open the one that the settings ask for."""
     opened = {name: made for name, open in AUTHORIZERS.items() if (made := open(settings)) is not None}
     if len(opened) > 1:
         raise ConfigError(f"expected one that says who may see what, got {' and '.join(opened)}: leave out the others")
     return next(iter(opened.values()), None)
+
+
+class Observer(Protocol):
+    """Is told of questions: `OBSERVERS.register(name, open)`, where `open(settings, keep)` gives one for a project.
+
+    `keep` says whether the project stays open for many questions.
+    """
+
+    def answered(self, questions: Sequence[str], method: str, version: str) -> None:
+        """Take note of questions; nothing may be raised, and nobody waits long.
+
+        Args:
+            questions: In words; follow-ups as questions that stand alone.
+            method: Canonical name of the method that ranked, or of the way of answering.
+            version: Of the artefacts that were searched.
+        """
+
+    def close(self) -> None:
+        """End with the project."""
+
+
+def opened_observers(settings: Settings, keep: bool) -> dict[str, Observer]:
+    """Open all that are registered, by name."""
+    return {name: open(settings, keep) for name, open in OBSERVERS.items()}
+
+
+class Closing(Protocol):
+    """Goes on beside the server."""
+
+    def close(self) -> None:
+        """End with it."""
+
+
+@dataclass(frozen=True)
+class ServerFlag:
+    """A flag of `mog serve`: if `--shelf` is given, `shelf` is in `ServerOptions.flags`.
+
+    Attributes:
+        help: What it does.
+        for_agents: What it does for the tools of agents (the plugin `agents`); empty if those do not have it.
+        start: Called with the settings and their file, if the flag is given, before `mog serve` answers.
+    """
+
+    help: str
+    for_agents: str = ""
+    start: Callable[[Settings, Path], Closing] | None = None

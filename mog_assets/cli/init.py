@@ -7,13 +7,15 @@ import re
 import shlex
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
 from itertools import islice
 from pathlib import Path
+from string import Template
 
 import click
+import yaml
 
 from mog_assets import config
 from mog_assets.cli.common import echo, guarded
@@ -26,7 +28,6 @@ from mog_assets.cli.found_questions import (
     holds_questions,
     unnamed_questions,
 )
-from mog_assets.config.editing import Entry, block, scalar
 from mog_assets.registry import COMMANDS, QUESTION_SOURCES
 from mog_assets.resources.encoder_settings import encoders_of_languages
 from mog_assets.resources.errors import ConfigError, MogError
@@ -35,25 +36,6 @@ from mog_assets.resources.errors import ConfigError, MogError
 _TEXTS, _SAMPLED, _BEGINNING = (".txt", ".md", ".html", ".csv", ".jsonl"), 20, 20_000
 _LIMIT = config.CorpusSettings.model_fields["max_document_mb"].default * 1_000_000
 _SAMPLES = ("garden.jsonl", "workshop", "sky", "questions.jsonl")
-
-_TOP = """\
-# The settings of `mog run`. Paths are relative to this file. A setting that is left out has its default.
-
-# Everything the project builds is kept here. You can delete it: `mog run` rebuilds all but the history of scores.
-home: .mog
-
-# Your documents: a folder of .txt, .md, .html, .pdf, .docx, .pptx, .epub, .csv or .jsonl files, or one .jsonl[.gz] file
-# with an object of id, title and text on each line.
-corpora:
-"""
-
-_QUESTIONS = """
-# Your questions: .csv, .tsv, .parquet or .jsonl files. A question has what you know of its answer: `quote` (the words
-# of a document that answer it), `docs` (relevant documents) or `answer`. Quotes and documents measure methods and train
-# rankings; an answer alone only trains. Questions without a split are divided by document: half train, half measure.
-# `train` and `test` name splits of the file; no split may be in both.IMPORT
-"""
-
 _NO_QUESTIONS = """\
 # You have none yet: you can search, but nothing is measured or trained. Save a spreadsheet with the columns `question`,
 # `answer` and `quote` as questions.csv, and remove the `#`:
@@ -67,31 +49,6 @@ _FOREIGN = """
 # Most of your documents are {language}: an encoder that knows {languages}
 # ({command}).
 {mark}encoder: {name}
-"""
-
-_MORE = """
-# Further settings, with their defaults. Remove the `#` in front of those that you change.
-
-# The retriever of methods that name none: bm25 (words), dense (meaning) or hybrid (both).
-# retriever: bm25
-
-# Characters of text that `mog retrieve` prints and that answers are based on.
-# budget: 4000
-
-# Characters of the finest chunks, and number of levels: each level joins two chunks of the one below.
-# finest_chars: 500
-# levels: 5
-
-# The sentence encoder: the one that is installed with mogNAMED, a Hugging Face model id, or a local folder.
-# encoder:
-#   model: all-MiniLM-L6-v2
-
-# What answers questions: neural needs no key and answers with words of the passages; openai is any OpenAI-compatible
-# endpoint (OPENAI_BASE_URL, OPENAI_API_KEY), used with the model under llm.
-# answering:
-#   reader: neural
-# llm:
-#   model: gpt-4o-mini
 """
 
 
@@ -131,11 +88,7 @@ def foreign(corpora: Sequence[CorpusFiles]) -> str:
 
 
 def find_documents(path: Path, name: str, questions: Sequence[Path] = ()) -> CorpusFiles:
-    """The readable files of a corpus, without files of questions among them.
-
-    Raises:
-        ConfigError: no file can be read.
-    """
+    """The readable files of a corpus, without files of questions among them."""
     from mog_assets.documents.folders import scan, suffix_of, suffixes
 
     try:
@@ -162,28 +115,30 @@ def name_of(path: Path, taken: Sequence[str] = ()) -> str:
 
 
 def written(corpora: Sequence[CorpusFiles], questions: Sequence[Questions], base: Path, language: str = "") -> str:
-    """The text of a mog.yaml in the folder `base`; `language` is that of most documents if it is not English."""
-    parts = [_TOP]
-    for corpus in corpora:
-        parts.append(block(corpus.name, corpus_entry(corpus, base)))
-    imports = " `mog import` adds BEIR, TREC and SQuAD data sets." if "import" in COMMANDS else ""
-    parts.append(_QUESTIONS.replace("IMPORT", imports))
-    if not questions:
-        text = _NO_QUESTIONS + "".join(source.example for source in QUESTION_SOURCES.values())
-        parts.append(text.replace("CORPORA", ", ".join(scalar(corpus.name) for corpus in corpora)))
+    """Return the text of a mog.yaml in `base`; `language` is that of most documents if it is not English."""
+    names, others = [corpus.name for corpus in corpora], encoders_of_languages()
+    if questions:
+        sets = "question_sets:\n"
+        for each in questions:
+            used = [name for name in names if name in each.corpora] or names
+            sets += block(each.name, questions_entry(each, used, base))
     else:
-        parts.append("question_sets:\n")
-    for set_of in questions:
-        names_of = [corpus.name for corpus in corpora if corpus.name in set_of.corpora] or [c.name for c in corpora]
-        parts.append(block(set_of.name, questions_entry(set_of, names_of, base)))
-    others = encoders_of_languages()
+        sets = _NO_QUESTIONS + "".join(source.example for source in QUESTION_SOURCES.values())
+        sets = sets.replace("CORPORA", ", ".join(map(scalar, names)))
+    encoder = ""
     if language and others:
-        other = others[0]
         # What is not installed yet cannot be chosen.
-        mark = "" if other.is_installed else "# "
-        known = {"languages": other.languages, "command": other.command, "name": other.name}
-        parts.append(_FOREIGN.format(language=language, mark=mark, **known))
-    return "".join([*parts, _MORE.replace("NAMED", "".join(f", `{other.name}`" for other in others))])
+        mark = "" if others[0].is_installed else "# "
+        known = {"languages": others[0].languages, "command": others[0].command, "name": others[0].name}
+        encoder = _FOREIGN.format(language=language, mark=mark, **known)
+    template = Template((files("mog_assets.cli") / "mog.yaml.template").read_text(encoding="utf-8"))
+    return template.substitute(
+        corpora="".join(block(corpus.name, corpus_entry(corpus, base)) for corpus in corpora),
+        imports=" `mog import` adds BEIR, TREC and SQuAD data sets." if "import" in COMMANDS else "",
+        questions=sets,
+        encoder=encoder,
+        named="".join(f", `{other.name}`" for other in others),
+    )
 
 
 def corpus_entry(files: CorpusFiles, base: Path) -> Entry:
@@ -314,12 +269,7 @@ def init(
 
 
 def write_configuration(target: Path, text: str) -> None:
-    """Write a configuration, which is checked first.
-
-    Raises:
-        ConfigError: it is not valid.
-        MogError: the path cannot be written.
-    """
+    """Write a configuration, which is checked first."""
     from mog_assets.resources.writing import atomic
 
     try:
@@ -377,3 +327,25 @@ def _which_folder(base: Path) -> str:
     ]
     hint = f" (here: {', '.join(f'`mog init {name}`' for name in folders[:5])})" if folders else ""
     return f"FOLDERS: expected a folder of documents{hint}, or --samples for sample documents, got neither"
+
+
+Entry = Mapping[str, str | Sequence[str] | Mapping[str, str]]
+STEP = "  "
+
+
+def scalar(value: str) -> str:
+    """A text as YAML, for any place: quoted where YAML would read something else (`no`, `1.10`, `a: b`, `a, b`)."""
+    return yaml.safe_dump([value], allow_unicode=True, width=2**16, default_flow_style=True).strip()[1:-1]
+
+
+def yaml_value(value: str | Sequence[str] | Mapping[str, str]) -> str:
+    """Return a value of an entry as YAML on one line."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{scalar(key)}: {scalar(text)}' for key, text in value.items())}}}"
+    return scalar(value) if isinstance(value, str) else f"[{', '.join(map(scalar, value))}]"
+
+
+def block(name: str, entry: Entry, indent: str = STEP) -> str:
+    """The lines of a corpus or question set."""
+    inner = "".join(f"{indent}{STEP}{key}: {yaml_value(value)}\n" for key, value in entry.items())
+    return f"{indent}{scalar(name)}:\n{inner}"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mog_assets.serve.authorizer import EVERYTHING, Principal, Sight
+from mog_assets.serve.hooks import EVERYTHING, Principal, Sight
 from mog_assets.serve.project import Project
 
 
