@@ -5,12 +5,15 @@ An answer is committed to the cache, keyed by the request, before it is returned
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import sqlite3
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, fields, replace
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,11 +30,12 @@ from mog_assets.resources.chat import (
     RequestFailed,
     SpendCapReached,
 )
-from mog_assets.resources.chat_cache import ChatCache
 from mog_assets.resources.chat_parameters import FORMAT, SYSTEM, ParameterRefused, Parameters
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.progress import Advance
+from mog_assets.resources.progress import Advance, kept
+from mog_assets.resources.sqlite import connect
 from mog_assets.resources.store import digest
+from mog_assets.resources.writing import disk_full
 
 if TYPE_CHECKING:
     from mog_assets.resources.endpoint import Endpoint, Heard
@@ -252,3 +256,58 @@ class OpenAIModel:
 
     def _key(self, messages: Sequence[Message], sent: Mapping[str, Any]) -> str:
         return digest("chat", self.endpoint, self.settings.model, dict(sent), list(messages))
+
+
+_FILE = "llm.sqlite"
+
+
+class ChatCache:
+    """Answers by key, in a folder; without a folder nothing is stored.
+
+    Raises:
+        MogError: from any method: the file cannot be read or written.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+
+    def find(self, keys: Iterable[str]) -> dict[str, Completion]:
+        """Cached answers, by key."""
+        if self.folder is None:
+            return {}
+        rows = {}
+        with _opened(self.folder / _FILE) as connection:
+            for key in keys:
+                row = connection.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
+                if row:
+                    rows[key] = Completion(**json.loads(row[0]), cached=True)
+        return rows
+
+    def keep(self, key: str, completion: Completion) -> None:
+        """Store an answer; it is on disk when this returns."""
+        if self.folder is None:
+            return
+        answer = json.dumps({name: value for name, value in asdict(completion).items() if name != "cached"})
+        with _opened(self.folder / _FILE, len(answer)) as connection:
+            connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, answer))
+        kept["answers"] += 1
+
+
+@contextmanager
+def _opened(path: Path, wanted: int = 1) -> Iterator[sqlite3.Connection]:
+    """Open the cache for a transaction that writes `wanted` bytes; a connection each: processes cannot share one."""
+    try:
+        with closing(connect(path)) as connection:
+            # Not NORMAL: a power cut could lose the last answers, which were paid for.
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT) WITHOUT ROWID")
+            with connection:
+                yield connection
+    except sqlite3.DatabaseError as error:
+        code = error.sqlite_errorcode
+        if code == sqlite3.SQLITE_FULL or code & 0xFF == sqlite3.SQLITE_IOERR:
+            raise disk_full(path, wanted, f"answer cache: {error}") from error
+        raise MogError(
+            f"the answer cache {path} cannot be used ({error}): give this process the right to write it, or restore a "
+            "copy; without it, every answer must be paid for again"
+        ) from error

@@ -1,4 +1,5 @@
 """`mog.yaml` as typed settings."""
+# ruff: noqa: F401
 
 from mog_assets.config.loading import (
     CONFIG_VARIABLE,
@@ -10,7 +11,6 @@ from mog_assets.config.loading import (
     parse,
     placed_encoder,
 )
-from mog_assets.config.section import Section
 from mog_assets.config.sections import (
     AnsweringSettings,
     AutomationSettings,
@@ -23,28 +23,4 @@ from mog_assets.config.sections import (
     RetrieverName,
     check_name,
 )
-from mog_assets.config.settings import Settings, settings_model
-
-__all__ = [
-    "AnsweringSettings",
-    "AutomationSettings",
-    "Bm25Settings",
-    "CONFIG_VARIABLE",
-    "ChunkerSettings",
-    "CorpusSettings",
-    "DEFAULT_CONFIG",
-    "DriftSettings",
-    "QuestionSetSettings",
-    "Section",
-    "RankingSettings",
-    "RetrieverName",
-    "Settings",
-    "check_corpora",
-    "check_name",
-    "copies",
-    "file",
-    "load",
-    "parse",
-    "placed_encoder",
-    "settings_model",
-]
+from mog_assets.config.settings import Section, Settings, settings_model

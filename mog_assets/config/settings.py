@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import Field, create_model, model_validator
 
@@ -138,3 +140,60 @@ def settings_model() -> type[Settings]:
     validators: dict[str, Any] = {"_sections": model_validator(mode="after")(check)}
     options: dict[str, Any] = {"__base__": Settings, "__module__": __name__, "__validators__": validators}
     return create_model("Settings", __doc__="All settings.", **options, **sections)
+
+
+Value = TypeVar("Value")
+
+
+def _unchanged(values: dict[str, Any]) -> Mapping[str, Any]:
+    return values
+
+
+def _placed(value: Any, base: Path) -> Any:
+    return value
+
+
+def _none(value: Any) -> Iterable[EncoderSettings]:
+    return ()
+
+
+def _valid(settings: Settings) -> None:
+    """Accept."""
+
+
+@dataclass(frozen=True)
+class Section(Generic[Value]):
+    """A section, or a single key, of the configuration.
+
+    A part registers one, and reads it of any settings:
+
+        SHELF = Section("shelf", ShelfSettings, ShelfSettings())
+        registry.SECTIONS.register("shelf", SHELF)
+        SHELF.of(settings).boards
+
+    Attributes:
+        name: The key in `mog.yaml`.
+        type: Of the value, as pydantic takes it: a `SettingsModel`, or `… | None`.
+        default: The value where the key is not given.
+        prepare: Changes the keys and values of the whole file before they are checked.
+        check: Raises ValueError, with what is expected and what came, if the settings do not fit together.
+        place: Gives the value with its relative paths below a folder: that of the file.
+        encoders: Those that a value names: `mog prune` keeps their vectors.
+        asks_model: Whether a value has something asked of the language model of `llm`; None if none ever has.
+        scored: Whether scores depend on it: where they do not, two values of it are one configuration.
+    """
+
+    name: str
+    type: Any
+    default: Value
+    prepare: Callable[[dict[str, Any]], Mapping[str, Any]] = _unchanged
+    check: Callable[[Settings], None] = _valid
+    place: Callable[[Value, Path], Value] = _placed
+    encoders: Callable[[Value], Iterable[EncoderSettings]] = _none
+    asks_model: Callable[[Value], bool] | None = None
+    scored: bool = True
+
+    def of(self, settings: Settings) -> Value:
+        """Return the value of some settings."""
+        value: Value = getattr(settings, self.name)
+        return value

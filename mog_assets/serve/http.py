@@ -22,11 +22,11 @@ from mog_assets.registry import ROUTES
 from mog_assets.resources.errors import MogError
 from mog_assets.search.phrases import phrases
 from mog_assets.serve import files, openapi_page
-from mog_assets.serve.events import Stream
 from mog_assets.serve.guards import Guard
 from mog_assets.serve.limits import CHOICES, MOST_TURNS, NAME_CHARS, NAMES, ServerOptions
 from mog_assets.serve.observed import Observed
 from mog_assets.serve.problems import Problem, problem_of
+from mog_assets.serve.queues import Stream
 from mog_assets.serve.state import Serving
 
 Name = Annotated[str, Field(max_length=NAME_CHARS)]

@@ -36,26 +36,14 @@ LINGER_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """Options of the server.
+    """Options of the server: those of `mog serve`, whose help says what they are, and what follows from others.
 
     Attributes:
         key: What callers send as bearer token; empty if anybody may call.
         hosts: Names that callers may use for the server (header `Host`); empty if any.
         origins: Other web sites whose pages may call.
-        concurrency: Searches at a time; and as many answers.
-        waiting: Most searches that wait for their turn; and as many answers.
-        timeout: Seconds for a search, waiting included.
-        ask_timeout: Seconds for an answer, waiting included.
-        drain: Seconds that running requests have when the server is stopped.
-        body_bytes: Largest body of a request.
         body_seconds: Seconds for the head of a request, and again for its body, to arrive.
         send_seconds: Seconds for the caller to take a part of the answer.
-        question_chars: Longest question.
-        budget: Largest budget, in characters or tokens.
-        k: Largest k.
-        connections: Most requests that are being answered, each on a connection.
-        connections_per_address: As many of one address.
-        log_questions: Write the questions into the log.
         public_url: Where browsers reach the server, whose pages may call it, also by a proxy that sends another host;
             for links in what agents get. Empty for the host they asked.
         flags: Those of `registry.SERVER_FLAGS` that were given.

@@ -313,7 +313,7 @@ STOPPED = """
 import sys, time
 from pathlib import Path
 from mog_assets.resources.chat import Completion
-from mog_assets.resources.chat_cache import ChatCache
+from mog_assets.resources.llm import ChatCache
 from mog_assets.build.stopping import stoppable
 
 def work():

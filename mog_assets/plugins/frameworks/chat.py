@@ -20,10 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from mog_assets.plugins.frameworks.paths import CHAT_PATH, MODELS_PATH
 from mog_assets.registry import ROUTES
 from mog_assets.resources.errors import NotFound
-from mog_assets.serve.events import Stream
 from mog_assets.serve.limits import MOST_TURNS, NAME_CHARS, ServerOptions
 from mog_assets.serve.problems import Problem
-from mog_assets.serve.queues import Happened
+from mog_assets.serve.queues import Happened, Stream
 from mog_assets.serve.results import page_of
 from mog_assets.serve.state import Serving
 
