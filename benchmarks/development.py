@@ -38,14 +38,12 @@ from mog_assets.evaluate.known_items import FORMS, Item, drawn_items, placed
 from mog_assets.evaluate.significance import bootstrap_interval, by_document, holm, permutation_p
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.resources.arrays import running
-from mog_assets.search import models
-from mog_assets.search.blend import Blend, kind
+from mog_assets.search.blend import Blend, Weighing, kind
 from mog_assets.search.candidates import Candidates
 from mog_assets.search.crossvalidation import Train, fused_recalls
 from mog_assets.search.index import expert_names
 from mog_assets.search.methods import METHODS
-from mog_assets.search.models import Inputs
-from mog_assets.search.ranked_passages import CONTEXTS, Passages
+from mog_assets.search.passages import CONTEXTS, Passages
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.training import FOLDS, Examples, drawn, fixed_recalls
 from mog_assets.search.weak_labels import measured
@@ -143,7 +141,7 @@ def _equal(found: Candidates, experts: Sequence[str]) -> np.ndarray:
     return found.relative @ np.array([weight.get(kind(name), 0.0) for name in experts], np.float32)
 
 
-def by(weighing: models.Weighing) -> Ranking:
+def by(weighing: Weighing) -> Ranking:
     """A ranking without training."""
     return lambda of: weighing.scores(of.candidates, of.experts)
 
@@ -224,7 +222,7 @@ def _recalls(of: Examples, train: Train[Any], size: int | None, seed: int) -> np
         rows[others if size is None else draw.permutation(others)[:size]] = True
         if tested.any():
             part = of.of(tested)
-            recalls[tested] = recall(part, train(rows).scores(Inputs.of(part)))
+            recalls[tested] = recall(part, train(rows).scores(part.inputs))
     return recalls
 
 

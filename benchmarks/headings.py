@@ -21,7 +21,7 @@ import click
 import numpy as np
 from development import COLLECTIONS, main
 
-from mog_assets.index import tokens, vectors
+from mog_assets.index import encoding, tokens
 
 # Deepest headings of a path, and characters of each.
 DEEPEST, LONGEST = 3, 60
@@ -62,21 +62,21 @@ def paths(text: str, starts: Sequence[int]) -> list[str]:
 
 def with_paths() -> None:
     """Make vectors and term counts of pieces with their paths."""
-    words, texts = tokens.whole_words, vectors.bucket_texts
+    words, texts = tokens.whole_words, encoding.bucket_texts
 
     def pieces(text: str, spans: np.ndarray) -> list[str]:
         return [path + piece for path, piece in zip(paths(text, spans[:, 0].tolist()), words(text, spans), strict=True)]
 
     def of_bucket(documents: Path, layout: Any, level: int) -> list[str]:
-        table = vectors.pq.read_table(documents, columns=["title", "text"])
+        table = encoding.pq.read_table(documents, columns=["title", "text"])
         if level > 1:
             return texts(documents, layout, level)
         titles, whole = table["title"].to_pylist(), table["text"].to_pylist()
         rows = np.stack(layout.chunk_spans(np.arange(layout.count(1)), 1), axis=1).tolist()
-        make: Callable[[str, str], str] = vectors.chunk_text
+        make: Callable[[str, str], str] = encoding.chunk_text
         return [make(titles[d], paths(whole[d], [s])[0] + whole[d][s:e]) for d, s, e in rows]
 
-    tokens.whole_words, vectors.bucket_texts = pieces, of_bucket
+    tokens.whole_words, encoding.bucket_texts = pieces, of_bucket
 
 
 @click.command()

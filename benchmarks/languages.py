@@ -28,8 +28,8 @@ from mog_assets.build import markdown, runner
 from mog_assets.build.plan import graph, needed
 from mog_assets.evaluate.significance import bootstrap_interval, by_document, permutation_p
 from mog_assets.resources.arrays import places
+from mog_assets.search.candidates import ordered
 from mog_assets.search.methods import parse
-from mog_assets.search.relevance import ordered
 from mog_assets.search.training import fixed_recalls
 
 WRITTEN = Path(__file__).with_suffix(".jsonl")

@@ -243,8 +243,8 @@ def select_of(select: tuple[str, ...]) -> list[str]:
 def compared(settings: config.Settings, questions: list[str], clients: int, seconds: float) -> Iterator[dict[str, Any]]:
     """bm25s and Haystack over chunks of level 1 of the same corpora."""
     from mog_assets.build.tools import Tools
+    from mog_assets.index.encoding import bucket_texts
     from mog_assets.index.layouts import bucket_layout
-    from mog_assets.index.vectors import bucket_texts
 
     store = Tools(settings).store
     texts = settings.home / "load-texts.jsonl"

@@ -31,11 +31,10 @@ from mog_assets.questions.sets import LEVELS, Question, load_questions
 from mog_assets.resources.arrays import places
 from mog_assets.search import answer_places, features, mix, trainers
 from mog_assets.search.blend import of_texts
-from mog_assets.search.candidates import COLUMNS, OF_QUESTIONS, TEMPERATURE, Candidates
+from mog_assets.search.candidates import COLUMNS, OF_QUESTIONS, TEMPERATURE, Candidates, ordered
 from mog_assets.search.index import expert_names, finest
-from mog_assets.search.models import Inputs
 from mog_assets.search.rankings import fused
-from mog_assets.search.relevance import Relevance, ordered
+from mog_assets.search.relevance import Relevance
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.training import FOLDS, Examples, fixed_recalls
 from mog_assets.search.weak_labels import measured
@@ -207,7 +206,7 @@ def trained_mog(train: Examples, seed: int = SEED) -> Ranking:
     """`mog` trained on some questions."""
     held_out = np.array([part == 0 for part in _tenths(train.documents)])
     arrays, _ = mog.train(train.candidates, train.taught.covered, train.vectors, held_out, seed)
-    return lambda of: Router(arrays).scores(Inputs.of(of))
+    return lambda of: Router(arrays).scores(of.inputs)
 
 
 def trained_mix(train: Examples, seed: int = SEED, options: Mapping[str, object] | None = None) -> Ranking:
@@ -219,7 +218,7 @@ def trained_mix(train: Examples, seed: int = SEED, options: Mapping[str, object]
     finally:
         mix.OPTIONS.clear()
         mix.OPTIONS.update(kept)
-    return lambda of: trained.scores(Inputs.of(of))
+    return lambda of: trained.scores(of.inputs)
 
 
 def _tenths(documents: Sequence[str]) -> list[int]:

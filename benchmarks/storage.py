@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from mog_assets import config
 from mog_assets.build.tools import Tools
-from mog_assets.index.vectors import vector_buckets
+from mog_assets.index.encoding import vector_buckets
 from mog_assets.plugins.qdrant.collections import Points, Sparse
 from mog_assets.plugins.qdrant.embedded import EmbeddedQdrant
 from mog_assets.questions.sets import load_questions

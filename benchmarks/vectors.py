@@ -14,12 +14,12 @@ from mog_assets import config
 from mog_assets.documents.reading import read_corpus
 from mog_assets.evaluate.measures import CONTEXTS, evaluate
 from mog_assets.evaluate.significance import by_document, permutation_p
-from mog_assets.index.vectors import chunk_text, pool
+from mog_assets.index.encoding import pool
 from mog_assets.questions.reading import KnownDocument, read_questions
 from mog_assets.questions.sets import Question
 from mog_assets.resources.encoder import Encoder
 from mog_assets.text.chunkers import sentences
-from mog_assets.text.chunks import Layout
+from mog_assets.text.chunks import Layout, chunk_text
 
 DEPTH = 50
 

@@ -26,10 +26,10 @@ from mog_assets.evaluate.significance import bootstrap_interval, by_document, ho
 from mog_assets.index.corpora import Corpora
 from mog_assets.questions.sets import LEVELS, Level, Question, Relevant, load_questions
 from mog_assets.search import weak_labels
+from mog_assets.search.candidates import ordered
 from mog_assets.search.index import expert_names, finest
-from mog_assets.search.models import Inputs
 from mog_assets.search.rankings import fused
-from mog_assets.search.relevance import Relevance, ordered
+from mog_assets.search.relevance import Relevance
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.trainers import trained_mix
 from mog_assets.search.training import FOLDS, Examples
@@ -84,7 +84,7 @@ def measured(train: Examples, truth: Examples, size: int | None) -> np.ndarray:
             rows[order[rows[order]][size:]] = False
         tested = truth.of(own)
         trained = trained_mix(train.of(rows), SEED)
-        recalls[own] = tested.gold.recall(ordered(tested.candidates, trained.scores(Inputs.of(tested))))
+        recalls[own] = tested.gold.recall(ordered(tested.candidates, trained.scores(tested.inputs)))
     return recalls
 
 

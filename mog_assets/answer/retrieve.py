@@ -14,8 +14,7 @@ from mog_assets.config.budget import Budget
 from mog_assets.index.corpora import Corpora
 from mog_assets.resources.arrays import ranges
 from mog_assets.search.methods import Method, ungrouped
-from mog_assets.search.passages import GAP
-from mog_assets.search.ranked_passages import Passages
+from mog_assets.search.passages import GAP, Passages
 from mog_assets.search.retrieval import Retrieval
 
 # The budget is what so many passages share.

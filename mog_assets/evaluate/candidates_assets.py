@@ -16,10 +16,10 @@ from mog_assets.resources.arrays import save_array
 from mog_assets.resources.errors import TooFewQuestions
 from mog_assets.resources.store import Artefact, digest
 from mog_assets.resources.tables import read_table
+from mog_assets.search.candidates import Inputs
 from mog_assets.search.document_states import DocumentStates, document_hashes
 from mog_assets.search.index import expert_names, finest
 from mog_assets.search.methods import needs, parse
-from mog_assets.search.models import Inputs
 from mog_assets.search.parts import Part, arranged, joined, joined_sketch, sketch
 from mog_assets.search.rankings import documents_of, fused
 from mog_assets.search.relevance import Relevance

@@ -17,10 +17,9 @@ from mog_assets.evaluate.choice import ALPHA, UNTRAINED
 from mog_assets.evaluate.significance import by_document, permutation_p
 from mog_assets.index.corpora import Corpora
 from mog_assets.resources.arrays import running
-from mog_assets.search.candidates import Candidates
+from mog_assets.search.candidates import Candidates, ordered
 from mog_assets.search.methods import needs, parse
 from mog_assets.search.rankings import models_of
-from mog_assets.search.relevance import ordered
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.text.chunks import Layout
 from mog_assets.text.terms import is_word

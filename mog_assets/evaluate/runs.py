@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from mog_assets.index.corpora import Corpora
 from mog_assets.questions.sets import Question
 from mog_assets.search.methods import Method
-from mog_assets.search.ranked_passages import Passages, cut
+from mog_assets.search.passages import Passages, cut
 from mog_assets.search.retrieval import Retrieval
 
 RUNS = "runs.parquet"

@@ -1,18 +1,35 @@
-"""How questions are analysed: in the languages, and by the words, of the documents that they are asked of."""
+"""How questions are analysed: in the languages, and by the words, of the documents that they are asked of.
+
+And how much of these languages an encoder knows, by how its tokenizer cuts their words. It has the frequent words of
+the languages that its model was trained on as one token each; words of others it cuts into pieces of a few letters, or
+does not know at all. So the share of the frequent terms of a collection that are one token tells, without a question,
+how much its vectors can be trusted: of the texts in each language, because a question is about those of its own.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from mog_assets.index.postings import open_tables
 from mog_assets.index.term_tables import Terms, Together
 from mog_assets.resources.errors import MogError
-from mog_assets.text.languages import DEFAULT, of_question
+from mog_assets.text.languages import DEFAULT, detected, of_question
 from mog_assets.text.questions import Analysed, Vocabulary, analysed
+from mog_assets.text.terms import terms_of
+
+# The most frequent terms that are looked at.
+TERMS = 2000
+_WORD = re.compile(r"[^\W\d_]+")
+
+Known = Callable[[Sequence[str]], np.ndarray]
+"""Tells of some terms whether each is one token of an encoder, bool of shape (terms,)."""
 
 
 def languages_in(documents: Any) -> dict[str, int]:
@@ -71,3 +88,53 @@ class Analysis:
         words = Terms([table for tokens in stored for table in open_tables(tokens, "words_")])
         letters = "".join(tokens.manifest.info["letters"] for tokens in stored)
         return Vocabulary(occurrences, letters, Together(words, "occurrences"))
+
+
+def known_share(terms: Sequence[str], counts: np.ndarray, is_token: Known) -> float:
+    """Share of the occurrences of frequent terms that the encoder's vocabulary has as one token, from 0 to 1.
+
+    Args:
+        terms: The most frequent first. They are stems, which costs English some of them.
+        counts: How often each occurs, shape (terms,).
+        is_token: Of the encoder.
+
+    Returns:
+        1 if no term has a letter.
+    """
+    rows = [row for row, term in enumerate(terms) if any(map(str.isalpha, term))][:TERMS]
+    if not rows:
+        return 1.0
+    weights = counts[rows].astype(np.float64)
+    return float(weights @ is_token([terms[row] for row in rows]) / weights.sum())
+
+
+def known_shares(
+    questions: Sequence[str],
+    documents: Analysis,
+    every: float,
+    shares: Mapping[str, float],
+    is_token: Known,
+) -> np.ndarray:
+    """How much of the texts that each question is about an encoder knows: float32 of shape (questions,).
+
+    That is the share of the texts in its language, if there are several. A question in a language that no text has is
+    known no better than its own words are.
+
+    Args:
+        questions: The questions.
+        documents: Analyses questions that are asked of them.
+        every: `known_share` of all texts together.
+        shares: Of those in each language, by its code.
+        is_token: Of the encoder.
+    """
+    several = shares if len(shares) > 1 else {}
+    values = np.array([several.get(documents.language_of(question), every) for question in questions], np.float32)
+    for row, question in enumerate(questions):
+        words = _WORD.findall(question.lower())
+        # What is known this well is in the language of the texts; to tell it of others, a model has to be loaded.
+        if known_share(words, np.ones(len(words)), is_token) >= values[row]:
+            continue
+        if (code := detected(question)) and code not in shares:
+            (terms,) = terms_of([question], code)
+            values[row] = min(values[row], known_share(terms, np.ones(len(terms)), is_token))
+    return values

@@ -11,14 +11,13 @@ import numpy as np
 from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
 from mog_assets.index import checks
-from mog_assets.index.encoding import encode_buckets
+from mog_assets.index.encoding import bucket_texts, encode_buckets
 from mog_assets.index.layouts import bucket_layout
 from mog_assets.index.shards import frequencies_and_totals, largest, shards, total_of_terms
 from mog_assets.index.statistics_assets import build_statistics, statistics_settings
 from mog_assets.index.term_tables import TermTable
 from mog_assets.index.tokens import languages_of
 from mog_assets.index.vector_copies import one_copy
-from mog_assets.index.vectors import bucket_texts
 from mog_assets.resources.store import digest
 from mog_assets.resources.tables import numbers
 from mog_assets.text.chunks import Layout
@@ -135,7 +134,7 @@ def build_pooled(level: int, work: Work) -> None:
         paths = {"documents": str(documents.path(name)), "spans": str(chunks.path(name))}
         jobs[vectors] = {**paths, "finer": str(finest.path(vectors)), "level": level}
         keys[vectors] = [finest.manifest.files[vectors]["sha256"], chunks.manifest.files[name]["sha256"], level]
-    pooled = work.map("mog_assets.index.vectors:pool_bucket", jobs, keys, "buckets pooled")
+    pooled = work.map("mog_assets.index.encoding:pool_bucket", jobs, keys, "buckets pooled")
     work.recomputed["vectors pooled"] = sum(pooled)
     # The files alone do not tell all of the vectors.
     work.info["content"] = digest(keys)
@@ -163,7 +162,7 @@ def build_neighbours(work: Work) -> None:
         files = [name.replace(".parquet", ".npy") for name in names]
         jobs[form.format(shard)] = {"vectors": [str(finest.path(name)) for name in files]}
         made_of[form.format(shard)] = [finest.manifest.files[name]["sha256"] for name in files]
-    added = work.map(f"mog_assets.index.neighbours:{target}", jobs, made_of, "shards")
+    added = work.map(f"mog_assets.index.encoding:{target}", jobs, made_of, "shards")
     work.recomputed["vectors added"] = sum(added)
     work.counts |= {"vectors": vectors, "graphs": len(jobs) if vectors >= LINKED else 0}
 

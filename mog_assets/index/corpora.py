@@ -16,11 +16,10 @@ import pyarrow.parquet as pq
 from mog_assets.config import Settings
 from mog_assets.index.analysis import Analysis
 from mog_assets.index.layouts import join_layouts, open_layout
-from mog_assets.index.neighbours import Neighbours
 from mog_assets.index.postings import Postings, open_counts, open_tables, open_titles
 from mog_assets.index.statistics import StoredStatistics
 from mog_assets.index.term_tables import Terms
-from mog_assets.index.vectors import VectorTable
+from mog_assets.index.vectors import Neighbours, VectorTable
 from mog_assets.resources.arrays import pairs
 from mog_assets.resources.tables import OpenTables, read_table
 from mog_assets.text.chunks import Layout

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from mog_assets.build.recipe import Work
 from mog_assets.build.tools import Tools
+from mog_assets.index.analysis import TERMS
 from mog_assets.index.postings import open_titles
 from mog_assets.index.shards import frequencies_and_totals
 from mog_assets.index.statistics import LANGUAGES, TOTALS, Counted, file_of, summed, write_terms
 from mog_assets.index.term_tables import TermTable
-from mog_assets.index.vocabulary import TERMS
 from mog_assets.resources.store import Artefact
 from mog_assets.resources.tables import read_table
 from mog_assets.text.languages import DEFAULT

@@ -1,161 +1,33 @@
-"""Vectors of chunks: level 1 is encoded, coarser levels are pooled from it."""
+"""Vectors of level 1 as questions read them: exact ones, and rounded ones or graphs that lead to the near ones.
+
+Vectors are rounded to a byte a number, half of their bytes on disk: a product of a question with 50,000 of them takes a
+millisecond on one core. Of a large shard a graph does not even look at most. What either finds is compared again with
+the vectors themselves.
+
+Reference: Malkov and Yashunin 2018 (HNSW), as in `usearch`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
-from mog_assets.index.layouts import bucket_layout
-from mog_assets.resources.arrays import save_array
-from mog_assets.resources.store import Artefact
-from mog_assets.text.chunks import Layout, chunk_text
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.lazy import cached_property
 
 # Vectors that are held in memory, not mapped, up to this many bytes.
 _MEMORY_BYTES = 64 << 20
-# Level-1 vectors that are unpacked at a time to be pooled.
-_POOLED_AT_ONCE = 1 << 15
-
-
-def bucket_texts(documents: Path, layout: Layout, level: int) -> list[str]:
-    """`chunk_text` of every chunk of a level of one bucket, in order."""
-    table = pq.read_table(documents, columns=["title", "text"])
-    titles, texts = table["title"].to_pylist(), table["text"].to_pylist()
-    rows = zip(*layout.chunk_spans(np.arange(layout.count(level)), level), strict=True)
-    return [chunk_text(titles[d], texts[d][s:e]) for d, s, e in rows]
-
-
-def pool(finest: np.ndarray, layout: Layout, level: int) -> np.ndarray:
-    """Vectors of a level from those of level 1: means weighted by length in characters, scaled to length 1.
-
-    Args:
-        finest: Level-1 vectors, float16 of shape (level-1 chunks, size).
-        layout: Of the chunks.
-        level: The level to make.
-
-    Returns:
-        float16 array of shape (chunks of the level, size).
-    """
-    first, _ = layout.covered(np.arange(layout.count(level)), level)
-    return unit_sums(finest, piece_sizes(layout), first)
-
-
-def piece_sizes(layout: Layout) -> np.ndarray:
-    """Characters of every level-1 chunk, float32."""
-    return np.diff(layout.spans, axis=1)[:, 0].astype(np.float32)
-
-
-def _sums(finest: np.ndarray, sizes: np.ndarray, first: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Weighted sums of pieces, and what divides each of them to have length 1.
-
-    A sum depends on its own pieces alone, to the bit, whichever others are asked for.
-
-    Args:
-        finest: Vectors of the pieces, shape (pieces, size).
-        sizes: Characters of every piece.
-        first: First piece of each sum, ascending; each ends where the next begins, the last at the last piece.
-
-    Yields:
-        float32 arrays of shapes (sums, size) and (sums, 1), so many at a time that their pieces take few bytes.
-    """
-    ends = np.append(first[1:], len(finest))
-    begin = 0
-    while begin < len(first):
-        end = max(int(np.searchsorted(ends, first[begin] + _POOLED_AT_ONCE, side="right")), begin + 1)
-        pieces = slice(first[begin], ends[end - 1])
-        weighted = finest[pieces].astype(np.float32) * sizes[pieces, None]
-        sums = np.add.reduceat(weighted, first[begin:end] - first[begin])
-        yield sums, np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
-        begin = end
-
-
-def unit_sums(finest: np.ndarray, sizes: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """The sums of `_sums` scaled to length 1: float16 array of shape (sums, size)."""
-    pooled, begin = np.empty((len(first), finest.shape[1]), np.float16), 0
-    for sums, lengths in _sums(finest, sizes, first):
-        pooled[begin : begin + len(sums)] = sums / lengths
-        begin += len(sums)
-    return pooled
-
-
-def pool_bucket(documents: str, spans: str, finer: str, level: int, out: str) -> int:
-    """Write what divides the weighted sums of one bucket, for vectors that are made when needed.
-
-    Args:
-        documents: Parquet file of the documents.
-        spans: Parquet file of their level-1 spans.
-        finer: `.npy` file of the level-1 vectors.
-        level: The level to make.
-        out: `.npy` file to write: float32 of shape (chunks of the level,).
-
-    Returns:
-        Number of chunks.
-    """
-    layout = bucket_layout(Path(documents), Path(spans))
-    first, _ = layout.covered(np.arange(layout.count(level)), level)
-    lengths_of = [lengths[:, 0] for _, lengths in _sums(np.load(finer, mmap_mode="r"), piece_sizes(layout), first)]
-    save_array(Path(out), np.concatenate([np.zeros(0, np.float32), *lengths_of]))
-    return len(first)
-
-
-@dataclass(frozen=True)
-class VectorBucket:
-    """Where the vectors of a bucket's chunks of a level are.
-
-    Attributes:
-        documents: Parquet file of the documents.
-        spans: Parquet file of their level-1 spans.
-        vectors: `.npy` file of the vectors, or of those of level 1.
-        pooled: The level to pool from level 1; None if the file holds the vectors themselves.
-    """
-
-    documents: str
-    spans: str
-    vectors: str
-    pooled: int | None = None
-
-    def open(self) -> np.ndarray:
-        """The vectors, float16 of shape (chunks, size)."""
-        vectors: np.ndarray = np.load(self.vectors, mmap_mode="r")
-        if self.pooled is None:
-            return vectors
-        return pool(vectors, bucket_layout(Path(self.documents), Path(self.spans)), self.pooled)
-
-    @property
-    def count(self) -> int:
-        """Number of the vectors."""
-        if self.pooled is None:
-            return len(np.load(self.vectors, mmap_mode="r"))
-        return bucket_layout(Path(self.documents), Path(self.spans)).count(self.pooled)
-
-
-def vector_keys(level: int) -> tuple[str, ...]:
-    """Keys of the assets that vectors of a level are read from, besides `documents` and `chunks/level_1`."""
-    return tuple(dict.fromkeys(("embeddings/level_1", f"embeddings/level_{level}")))
-
-
-def vector_buckets(read: Callable[[str], Artefact], level: int) -> list[VectorBucket]:
-    """The buckets of a corpus, in order.
-
-    Args:
-        read: Reads an asset of the corpus.
-        level: The level.
-    """
-    documents, spans, vectors = (read(key) for key in ("documents", "chunks/level_1", "embeddings/level_1"))
-    return [
-        VectorBucket(
-            str(documents.path(name)),
-            str(spans.path(name)),
-            str(vectors.path(name.replace(".parquet", ".npy"))),
-            None if level == 1 else level,
-        )
-        for name in documents.names("bucket")
-    ]
+# Of three times as many by rounded vectors, the nearest are chosen by the vectors themselves.
+OVERSAMPLING = 3
+# Vectors that are looked at in a graph for each that is searched for.
+_SEARCHING = 128
+# Pieces that are left by a filter and compared as a whole in the time that a graph takes to lead to the nearest.
+FEW = 16_000
 
 
 class VectorTable:
@@ -231,3 +103,129 @@ def as_float32(vectors: np.ndarray, to: np.ndarray) -> np.ndarray:
 
     numkong.astype(vectors, "float32", out=to)
     return to
+
+
+def round_vectors(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return vectors as int8, and what each is multiplied by: float32 of shape (vectors,)."""
+    scales = (np.abs(vectors).max(axis=1, initial=0) / 127).astype(np.float32)
+    return np.rint(vectors / np.maximum(scales, 1e-12)[:, None]).astype(np.int8), scales
+
+
+@dataclass(frozen=True)
+class Near:
+    """A question whose nearest pieces are wanted.
+
+    Attributes:
+        vector: float32 of shape (size,).
+        k: How many are wanted.
+    """
+
+    vector: np.ndarray
+    k: int
+
+    @cached_property
+    def rounded(self) -> tuple[np.ndarray, np.ndarray]:
+        """See `round_vectors`."""
+        return round_vectors(self.vector[None])
+
+    @cached_property
+    def scale(self) -> float:
+        """Scale of the products of graphs, whose vectors have length 1, times 127, and numbers cut off."""
+        length = max(float(np.linalg.norm(self.vector)), 1e-12)
+        cut = np.trunc(127 * self.vector / length)
+        return length / max(float(cut @ cut), 1.0)
+
+
+class Neighbours:
+    """The vectors of level 1 of a shard, or of several.
+
+    Args:
+        graph: Leads to the nearest, if there is one.
+        rounded: Else the rounded vectors and their scales.
+        count: How many there are.
+    """
+
+    def __init__(self, graph: Any, rounded: tuple[np.ndarray, np.ndarray] | None, count: int) -> None:
+        self.count, self._graph, self._rounded = count, graph, rounded
+
+    @classmethod
+    def open(cls, path: Path, count: int) -> Neighbours:
+        """Map a file of `write_graph` or `write_rounded`.
+
+        Raises:
+            MogError: the file cannot be read, or is not of so many vectors.
+        """
+        if path.suffix == ".usearch":
+            return cls(_opened(path, count), None, count)
+        return cls(None, _mapped(path, count), count)
+
+    @classmethod
+    def together(cls, shards: Sequence[Neighbours]) -> list[Neighbours]:
+        """Return as few that are of the same vectors: those of small shards are copied, to be compared at once."""
+        rounded = [shard._rounded for shard in shards if shard._rounded is not None]
+        if len(shards) < 2 or len(rounded) < len(shards) or sum(rows.nbytes for rows, _ in rounded) > _MEMORY_BYTES:
+            return list(shards)
+        rows, scales = (np.concatenate(parts) for parts in zip(*rounded, strict=True))
+        return [cls(None, (rows, scales), len(rows))]
+
+    def compare(self, query: Near, allowed: np.ndarray | None, products: np.ndarray) -> None:
+        """Write about how near pieces are, where nearly all of the nearest ones are among them.
+
+        Args:
+            query: The question.
+            allowed: Pieces that may be found, bool of shape (count,); None if all.
+            products: With the question, float32 of shape (count,), −inf where a piece is not compared: changed. Where
+                all that are allowed are to be compared exactly, it is infinite.
+        """
+        if not self.count:
+            return
+        if self._rounded is not None:
+            import numkong
+
+            (rows, scales), (rounded, scale) = self._rounded, query.rounded
+            np.multiply(np.asarray(numkong.cdist(rounded, rows, metric="dot"))[0], scales * scale[0], out=products)
+            if allowed is not None:
+                products[~allowed] = -np.inf
+            return
+        assert self._graph is not None
+        left = self.count if allowed is None else int(np.count_nonzero(allowed))
+        if allowed is None or left > FEW:
+            # So many more are asked for that about as many are left.
+            wanted = min(OVERSAMPLING * -(-query.k * self.count // left), self.count)
+            matches = self._graph.search(query.vector, wanted, threads=1)
+            pieces, distances = matches.keys.astype(np.int64), matches.distances
+            if allowed is not None:
+                pieces, distances = pieces[allowed[pieces]], distances[allowed[pieces]]
+            if len(pieces) >= min(query.k, left):
+                products[pieces] = (1 - distances) * query.scale
+                return
+        products[slice(None) if allowed is None else allowed] = np.inf
+
+
+def _mapped(path: Path, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rounded vectors of a shard and their scales."""
+    try:
+        rows = np.load(path, mmap_mode="r")
+        if rows.dtype != np.int8 or rows.ndim != 2 or len(rows) != count:
+            raise ValueError(f"it is {rows.dtype} of shape {rows.shape}")
+    except (ValueError, OSError, EOFError) as error:
+        raise MogError(
+            f"{path.name} of neighbours: expected {count:,} rounded vectors, got another file ({error}): `mog run`"
+        ) from error
+    return rows[:, :-4], np.ascontiguousarray(rows[:, -4:]).view(np.float32)[:, 0]
+
+
+def _opened(path: Path, count: int) -> Any:
+    from usearch.index import Index
+
+    try:
+        graph = Index.restore(str(path), view=True, expansion_search=_SEARCHING, enable_key_lookups=False)
+        why = "it is no graph" if graph is None else f"it has {len(graph):,} vectors"
+    # It raises plain exceptions of several kinds.
+    except Exception as error:
+        graph, why = None, str(error)
+    if graph is None or len(graph) != count:
+        raise MogError(
+            f"{path.name} of neighbours: expected a graph of {count:,} vectors, got another ({why}): `mog run`"
+        )
+    return graph

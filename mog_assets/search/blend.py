@@ -22,11 +22,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 
 from mog_assets.registry import EXPERTS
-from mog_assets.search.candidates import Candidates
+from mog_assets.search.candidates import Candidates, Inputs
 from mog_assets.search.exact import lifted
 
 # A vocabulary with this share of the frequent terms of texts knows their language, one with less than `_FOREIGN` does
@@ -137,3 +138,36 @@ class Reranked(Blend):
     """`reranked`: as `fused`, with experts that read texts together with the question."""
 
     reads = True
+
+
+class Weighing(Protocol):
+    """Puts scores of experts together without training: see `blend.Blend`."""
+
+    def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
+        """The weight of every expert for each question."""
+
+    def parts(self, candidates: Candidates, experts: Sequence[str], rows: np.ndarray) -> np.ndarray:
+        """What every expert gives to the scores of some candidates, shape (rows, experts)."""
+
+    def scores(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
+        """Score of every candidate."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """A ranking without training: `fused` and `multihop`. `experts` are the names of the experts."""
+
+    weighing: Weighing
+    experts: Sequence[str]
+
+    def weights(self, inputs: Inputs) -> np.ndarray:
+        """The weight of every expert for each question."""
+        return self.weighing.weights(inputs.candidates, self.experts)
+
+    def parts(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
+        """What every expert gives to the scores of some candidates, shape (rows, experts)."""
+        return self.weighing.parts(inputs.candidates, self.experts, rows)
+
+    def scores(self, inputs: Inputs) -> np.ndarray:
+        """Score of every candidate."""
+        return self.weighing.scores(inputs.candidates, self.experts)

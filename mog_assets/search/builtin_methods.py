@@ -8,7 +8,7 @@ from mog_assets.search import models, trainers
 from mog_assets.search.blend import Blend, Reranked
 from mog_assets.search.controls import gold_passages, random_passages
 from mog_assets.search.methods import AUTO, GROUPS, METHODS, RETRIEVERS, Kind, Method, needs, parse
-from mog_assets.search.ranked_passages import Passages
+from mog_assets.search.passages import Passages
 from mog_assets.search.rankings import (
     RANKINGS,
     RERANKED,

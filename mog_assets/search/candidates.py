@@ -169,6 +169,30 @@ class Candidates:
         return Candidates(**kept, **{name: getattr(self, name)[questions] for name in OF_QUESTIONS})
 
 
+@dataclass(frozen=True)
+class Inputs:
+    """Questions with their candidates.
+
+    Attributes:
+        candidates: The candidates.
+        vectors: Of the questions, float32 of shape (questions, size).
+        words: Terms of each question, shape (questions,).
+        finest: Positions of the experts that score pieces themselves.
+        columns: Result of `features.of_candidates` if it is known already, else None.
+    """
+
+    candidates: Candidates
+    vectors: np.ndarray
+    words: np.ndarray
+    finest: Sequence[int]
+    columns: np.ndarray | None = None
+
+
+def ordered(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
+    """Rows of candidates by question, greatest score first; of equal ones the earlier piece."""
+    return np.lexsort((-scores, candidates.question))
+
+
 def concatenated(parts: Sequence[Candidates], experts: int) -> Candidates:
     """Put the candidates of questions after those of others; `experts` is how many score each."""
     if not parts:

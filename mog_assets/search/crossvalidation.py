@@ -9,9 +9,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from mog_assets.search.blend import Reranked
-from mog_assets.search.models import Inputs
+from mog_assets.search.candidates import Inputs, ordered
 from mog_assets.search.rankings import fused
-from mog_assets.search.relevance import ordered
 from mog_assets.search.training import FOLDS, Examples
 
 # Of each fold but one, and of all questions.
@@ -74,5 +73,5 @@ def _tested(examples: Examples, train: Train[M], fold: int, most: int | None) ->
     # With nothing to learn from, the ranking finds nothing.
     if tested.any() and examples.taught.covered[rows[examples.candidates.question]].any():
         model, part = train(rows), examples.of(tested)
-        recalls[tested] = part.gold.recall(ordered(part.candidates, model.scores(Inputs.of(part))))
+        recalls[tested] = part.gold.recall(ordered(part.candidates, model.scores(part.inputs)))
     return recalls

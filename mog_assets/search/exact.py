@@ -25,9 +25,8 @@ import numpy as np
 
 from mog_assets.index.postings import Matches
 from mog_assets.resources.arrays import greatest_of, pairs, places, unpaired
-from mog_assets.search.candidates import DEPTHS, Candidates, looked_up
+from mog_assets.search.candidates import DEPTHS, Candidates, looked_up, ordered
 from mog_assets.search.definitions import HEADED, MENTIONED, Definitions
-from mog_assets.search.relevance import ordered
 from mog_assets.search.scoring import Scoring
 from mog_assets.text.terms import is_word
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mog_assets.search import answer_places, features, mix
-from mog_assets.search.candidates import Candidates
+from mog_assets.search.candidates import Candidates, Inputs
 from mog_assets.search.exact import WHOLE, latest
-from mog_assets.search.models import Inputs, Mix, Weighed
+from mog_assets.search.models import Mix, Weighed
 from mog_assets.search.relations import EXPERTS
 
 # Reasons given for a piece.

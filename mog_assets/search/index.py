@@ -11,12 +11,12 @@ import numpy as np
 
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
+from mog_assets.index.analysis import TERMS, known_share
 from mog_assets.index.corpora import Corpora, Encode
 from mog_assets.index.mentions.edges import Mentions
-from mog_assets.index.neighbours import OVERSAMPLING, Near
 from mog_assets.index.postings import saturation
 from mog_assets.index.vector_stores import CandidateStore
-from mog_assets.index.vocabulary import TERMS, known_share
+from mog_assets.index.vectors import OVERSAMPLING, Near
 from mog_assets.resources import tensors
 from mog_assets.resources.arrays import greatest_of
 from mog_assets.resources.lazy import cached_property

@@ -18,7 +18,7 @@ from mog_assets.build.demand import Needs
 from mog_assets.config import RetrieverName, Settings
 from mog_assets.registry import Registry
 from mog_assets.resources.errors import ConfigError
-from mog_assets.search.ranked_passages import Passages
+from mog_assets.search.passages import Passages
 
 RETRIEVERS: tuple[RetrieverName, ...] = ("bm25", "dense", "hybrid")
 _PATTERN = re.compile(

@@ -13,51 +13,13 @@ from mog_assets.resources.store import Artefact
 from mog_assets.resources.tensors import decode, encode, read
 from mog_assets.search import features, mix
 from mog_assets.search.answer_places import Places
-from mog_assets.search.blend import Blend
-from mog_assets.search.candidates import Candidates
+from mog_assets.search.blend import Blend, Rules
+from mog_assets.search.candidates import Inputs
 from mog_assets.search.exact import lifted
 from mog_assets.search.features import Components
-from mog_assets.search.training import Examples
 
 ARRAYS = "arrays.safetensors"
 TREES = "trees.txt"
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """Questions with their candidates.
-
-    Attributes:
-        candidates: The candidates.
-        vectors: Of the questions, float32 of shape (questions, size).
-        words: Terms of each question, shape (questions,).
-        finest: Positions of the experts that score pieces themselves.
-        columns: Result of `features.of_candidates` if it is known already, else None.
-    """
-
-    candidates: Candidates
-    vectors: np.ndarray
-    words: np.ndarray
-    finest: Sequence[int]
-    columns: np.ndarray | None = None
-
-    @classmethod
-    def of(cls, examples: Examples) -> Inputs:
-        """Questions without their evidence."""
-        return cls(examples.candidates, examples.vectors, examples.words, examples.finest, examples.columns)
-
-
-class Weighing(Protocol):
-    """Puts scores of experts together without training: see `blend.Blend`."""
-
-    def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
-        """The weight of every expert for each question."""
-
-    def parts(self, candidates: Candidates, experts: Sequence[str], rows: np.ndarray) -> np.ndarray:
-        """What every expert gives to the scores of some candidates, shape (rows, experts)."""
-
-    def scores(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
-        """Score of every candidate."""
 
 
 class Weighed(Protocol):
@@ -65,26 +27,6 @@ class Weighed(Protocol):
 
     def parts(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
         """Tell what every expert gives to the scores of some candidates, shape (rows, experts)."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """A ranking without training: `fused` and `multihop`. `experts` are the names of the experts."""
-
-    weighing: Weighing
-    experts: Sequence[str]
-
-    def weights(self, inputs: Inputs) -> np.ndarray:
-        """The weight of every expert for each question."""
-        return self.weighing.weights(inputs.candidates, self.experts)
-
-    def parts(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
-        """What every expert gives to the scores of some candidates, shape (rows, experts)."""
-        return self.weighing.parts(inputs.candidates, self.experts, rows)
-
-    def scores(self, inputs: Inputs) -> np.ndarray:
-        """Score of every candidate."""
-        return self.weighing.scores(inputs.candidates, self.experts)
 
 
 @dataclass(frozen=True)

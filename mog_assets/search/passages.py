@@ -1,22 +1,60 @@
-"""Passages: pieces in ranked order until a budget is full, neighbours joined."""
+"""Ranked passages of questions, as documents and spans: pieces in order until a budget is full, neighbours joined."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from itertools import pairwise
 
 import numpy as np
 
-from mog_assets.resources.arrays import ranges, running
-from mog_assets.search.ranked_passages import Passages
+from mog_assets.resources.arrays import first_of_each, ranges, running
 from mog_assets.text.chunks import Layout
 
+# Context lengths, in characters, at which evidence recall is measured.
+CONTEXTS = (1000, 2000, 4000, 8000)
+# A run is deep enough for every measure: the characters of the longest context, and the documents of nDCG@10.
+CONTEXT_CHARS = CONTEXTS[-1]
+DOCUMENTS = 10
+DEPTH = 50
 # Sizes of spans: of the document, start and end of each, arrays of shape (spans,).
 Sizes = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 # Separates the spans of one passage.
 GAP = " … "
 # So many pieces of a question are sized at a time.
 _BLOCK = 64
+
+
+@dataclass(frozen=True)
+class Passages:
+    """Ranked passages of questions: one row per span, by question and rank; spans of a passage in reading order.
+
+    Attributes:
+        question: Position of the question.
+        rank: Of the passage, from 0.
+        document: Position of the document over all corpora, in their order.
+        start, end: Offsets in its text, in characters.
+        level: Level of the chunk, or another granularity of the method.
+        score: The ranking score of the passage.
+    """
+
+    question: np.ndarray
+    rank: np.ndarray
+    document: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    level: np.ndarray
+    score: np.ndarray
+
+    def at(self, rows: np.ndarray) -> Passages:
+        """Some rows: a mask, or positions in order."""
+        return Passages(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def joined(self, others: Passages) -> Passages:
+        """These and passages of other questions, by question."""
+        order = np.argsort(np.concatenate([self.question, others.question]), kind="stable")
+        columns = (field.name for field in fields(self))
+        return Passages(*(np.concatenate([getattr(self, n), getattr(others, n)])[order] for n in columns))
 
 
 def characters(document: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
@@ -97,3 +135,20 @@ def _taken(pieces: np.ndarray, layout: Layout, budget: int | None, k: int | None
         kept.append(row)
         used, runs = used + size, runs + 1 - joins
     return np.array(kept, np.int64)
+
+
+def cut(passages: Passages, k: int) -> Passages:
+    """Only the passages that measures use: `CONTEXT_CHARS` characters, `DOCUMENTS` documents, k passages."""
+    length = passages.end - passages.start
+    return passages.at(seen(passages.question, passages.rank, passages.document, length, k))
+
+
+def seen(question: np.ndarray, rank: np.ndarray, document: np.ndarray, length: np.ndarray, k: int) -> np.ndarray:
+    """Mask of the rows that any measure uses; a passage is used as a whole."""
+    new = np.zeros(len(question), np.int64)
+    new[first_of_each(question, document)] = 1
+    filling = running(length, question) < CONTEXT_CHARS
+    rows = (running(new, question) < DOCUMENTS) | filling | (rank < k)
+    last = np.full(int(question.max(initial=-1)) + 1, -1)
+    np.maximum.at(last, question[rows], rank[rows])
+    return rank <= last[question]

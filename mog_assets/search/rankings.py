@@ -16,8 +16,7 @@ from mog_assets.build.demand import Needs
 from mog_assets.config import Settings
 from mog_assets.resources.arrays import mixed
 from mog_assets.resources.store import Artefact
-from mog_assets.search import models
-from mog_assets.search.blend import Blend
+from mog_assets.search.blend import Blend, Rules, Weighing
 from mog_assets.search.candidates import Candidates
 from mog_assets.search.document_states import DocumentStates
 from mog_assets.search.index import Index, expert_names
@@ -44,7 +43,7 @@ class Ranking:
         reads: Whether experts are asked that read texts together with the question.
     """
 
-    rule: models.Weighing | None = None
+    rule: Weighing | None = None
     asset: str = ""
     opened: Callable[[Artefact, Opening], Any] | None = None
     trainer: Any = None
@@ -59,7 +58,7 @@ class Ranking:
         names = index.experts
         if self.opened is None:
             assert self.rule is not None
-            return models.Rules(self.rule, names)
+            return Rules(self.rule, names)
         opening = Opening(index.fingerprint(), names, [names[0], names[index.levels]], list(index.settings.corpora))
         return self.opened(index.corpora.read(self.asset, None), opening)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mog_assets.resources.arrays import places, running
 from mog_assets.search.candidates import Candidates
-from mog_assets.search.ranked_passages import CONTEXTS
+from mog_assets.search.passages import CONTEXTS
 from mog_assets.text.chunks import Layout
 
 # Of reciprocal rank fusion.
@@ -112,11 +112,6 @@ class Relevance:
             hit = np.clip(np.minimum(self.end, room[self.row]) - self.start, 0, None)
             total += np.bincount(of_row, hit, len(total)) / np.clip(self.characters, 1, context)
         return total / len(CONTEXTS)
-
-
-def ordered(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
-    """Rows of candidates by question, greatest score first; of equal ones the earlier piece."""
-    return np.lexsort((-scores, candidates.question))
 
 
 def chunk_scores(candidates: Candidates, chunk: np.ndarray, scores: Sequence[np.ndarray]) -> np.ndarray:

@@ -15,23 +15,21 @@ import numpy as np
 from mog_assets.build.tools import Tools
 from mog_assets.config import RetrieverName
 from mog_assets.config.budget import Budget
+from mog_assets.index.analysis import known_shares
 from mog_assets.index.corpora import Corpora, Read
-from mog_assets.index.vocabulary import known_shares
 from mog_assets.questions.sets import Question
 from mog_assets.registry import EXPERTS
 from mog_assets.resources import tracing
 from mog_assets.resources.arrays import places
 from mog_assets.resources.lazy import cached_property
 from mog_assets.search import multihop
-from mog_assets.search.candidates import Candidates, concatenated
+from mog_assets.search.candidates import Candidates, Inputs, concatenated, ordered
 from mog_assets.search.explain import reasons
 from mog_assets.search.index import Index, Query, finest
 from mog_assets.search.methods import AUTO, LIMITS, METHODS, Method
-from mog_assets.search.models import Inputs
-from mog_assets.search.passages import GAP, Sizes, characters, fitting, joined
+from mog_assets.search.passages import GAP, Passages, Sizes, characters, fitting, joined
 from mog_assets.search.phrases import Quoted
-from mog_assets.search.ranked_passages import Passages
-from mog_assets.search.relevance import chunk_scores, ordered
+from mog_assets.search.relevance import chunk_scores
 from mog_assets.search.search import search, search_all
 from mog_assets.text.questions import Analysed
 

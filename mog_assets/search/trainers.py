@@ -14,11 +14,11 @@ from mog_assets.resources.arrays import places as positions
 from mog_assets.resources.processes import cores
 from mog_assets.search import features, mix, plots, tuned
 from mog_assets.search.answer_places import NAMES, Places
+from mog_assets.search.candidates import ordered
 from mog_assets.search.crossvalidation import Train
 from mog_assets.search.features import Components
 from mog_assets.search.models import Mix, Tuned
 from mog_assets.search.rankings import fused
-from mog_assets.search.relevance import ordered
 from mog_assets.search.training import Examples
 
 Advance = Callable[[int], object]

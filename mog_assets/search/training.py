@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mog_assets.questions.sets import LEVELS, MEASURED, Question
-from mog_assets.search.candidates import Candidates
+from mog_assets.search.candidates import Candidates, Inputs
 from mog_assets.search.relevance import Relevance, fixed_order
 
 # Folds of the cross-validation.
@@ -67,6 +67,11 @@ class Examples:
         """
         by_document = self.levels[self.candidates.question] == LEVELS.index("documents")
         return ~(by_document & (self.gold.covered > 0) & (self.taught.covered == 0))
+
+    @property
+    def inputs(self) -> Inputs:
+        """The questions without their evidence."""
+        return Inputs(self.candidates, self.vectors, self.words, self.finest, self.columns)
 
     @property
     def candidates(self) -> Candidates:

@@ -9,9 +9,8 @@ import numpy as np
 
 from mog_assets.index.corpora import Corpora
 from mog_assets.questions.sets import Question
-from mog_assets.search.candidates import Candidates
+from mog_assets.search.candidates import Candidates, ordered
 from mog_assets.search.controls import pieces
-from mog_assets.search.relevance import ordered
 
 # An answer is looked for in so many of the best candidates by `fused`.
 FIRST = 10

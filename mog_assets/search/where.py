@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from mog_assets import registry
+from mog_assets.documents.formats.marks import noted
 from mog_assets.index.corpora import Corpora
 from mog_assets.registry import Registry
 from mog_assets.resources.errors import ConfigError, MissingArtefact
@@ -229,12 +230,6 @@ def _met(items: Items, name: str, test: Test, documents: int) -> np.ndarray:
     mask = np.zeros(documents, bool)
     mask[items.documents[meets[which]]] = True
     return mask
-
-
-def noted(metadata: Any) -> dict[str, Any]:
-    """What reading noted of a document: `path` and `modified` of its file, its encoding."""
-    notes = metadata.get("mog") if isinstance(metadata, dict) else None
-    return notes if isinstance(notes, dict) else {}
 
 
 def _metadata(row: dict[str, Any]) -> Any:

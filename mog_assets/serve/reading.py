@@ -12,13 +12,13 @@ import numpy as np
 
 from mog_assets.answer import roles
 from mog_assets.answer.retrieve import texts
-from mog_assets.documents.formats.marks import Mark, headings_at, page_at
+from mog_assets.documents.formats.marks import Mark, headings_at, noted, page_at
 from mog_assets.index.corpora import Corpora
 from mog_assets.search.methods import LIMITS, Method
+from mog_assets.search.passages import Passages
 from mog_assets.search.phrases import phrases
-from mog_assets.search.ranked_passages import Passages
 from mog_assets.search.retrieval import Retrieval
-from mog_assets.search.where import Fields, noted
+from mog_assets.search.where import Fields
 from mog_assets.serve.hooks import EVERYTHING, Sight
 from mog_assets.serve.results import CorpusInfo, Passage, Span
 from mog_assets.text.languages import name_of

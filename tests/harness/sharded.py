@@ -7,8 +7,8 @@ from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
 from mog_assets.config import settings_model
 from mog_assets.index.corpora import Corpora
+from mog_assets.index.encoding import bucket_texts
 from mog_assets.index.layouts import bucket_layout
-from mog_assets.index.vectors import bucket_texts
 
 QUESTIONS = [
     "How deep should garlic cloves be planted?",

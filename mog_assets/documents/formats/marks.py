@@ -154,3 +154,9 @@ def first_line(text: str) -> str:
     """The first line that is not blank, if it has at most 120 characters; else an empty string."""
     line = text.lstrip()[:121].split("\n", 1)[0]
     return line.strip() if len(line) <= 120 else ""
+
+
+def noted(metadata: Any) -> dict[str, Any]:
+    """What reading noted of a document: `path` and `modified` of its file, its encoding."""
+    notes = metadata.get("mog") if isinstance(metadata, dict) else None
+    return notes if isinstance(notes, dict) else {}

@@ -25,7 +25,7 @@ from mog_assets.questions.sets import Question
 from mog_assets.resources.arrays import places
 from mog_assets.resources.errors import MogError
 from mog_assets.search.methods import Method, needs, parse
-from mog_assets.search.ranked_passages import Passages
+from mog_assets.search.passages import Passages
 
 # Number of questions that advance together.
 _BATCH = 256

@@ -6,7 +6,7 @@ import numpy as np
 
 from mog_assets.papers.level_search.searchers import Hits
 from mog_assets.resources.arrays import places
-from mog_assets.search.ranked_passages import Passages
+from mog_assets.search.passages import Passages
 from mog_assets.text.chunks import Layout
 
 

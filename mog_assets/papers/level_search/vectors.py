@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from mog_assets.index.corpora import Corpora
-from mog_assets.index.vectors import as_float32, piece_sizes, unit_sums
+from mog_assets.index.encoding import piece_sizes, unit_sums
+from mog_assets.index.vectors import as_float32
 from mog_assets.resources.arrays import ranges
 from mog_assets.resources.lazy import remembered
 from mog_assets.text.chunks import Layout

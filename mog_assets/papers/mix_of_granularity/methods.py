@@ -19,7 +19,7 @@ from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.registry import METHOD_NAMES
 from mog_assets.search.builtin_methods import levels
 from mog_assets.search.methods import GROUPS, METHODS, RETRIEVERS, Kind, Method
-from mog_assets.search.ranked_passages import Passages
+from mog_assets.search.passages import Passages
 from mog_assets.search.retrieval import Groups, Retrieval
 
 

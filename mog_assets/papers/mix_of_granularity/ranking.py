@@ -16,10 +16,11 @@ from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
 from mog_assets.resources.tensors import encode
 from mog_assets.search import plots
+from mog_assets.search.candidates import Inputs
 from mog_assets.search.crossvalidation import Train
 from mog_assets.search.exact import lifted
 from mog_assets.search.methods import METHODS
-from mog_assets.search.models import ARRAYS, Inputs, Opening, facts, stored_arrays
+from mog_assets.search.models import ARRAYS, Opening, facts, stored_arrays
 from mog_assets.search.rankings import Ranking, ranked_by
 from mog_assets.search.trainers import Advance, Trainer
 from mog_assets.search.training import Examples

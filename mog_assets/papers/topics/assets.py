@@ -9,7 +9,7 @@ import numpy as np
 
 from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
-from mog_assets.index.vectors import vector_buckets, vector_keys
+from mog_assets.index.encoding import vector_buckets, vector_keys
 from mog_assets.papers.topics import checks
 from mog_assets.papers.topics.assign import file_name
 from mog_assets.papers.topics.fitting import fit_apart, fit_buckets, made_with, may_have_topics

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mog_assets.index.corpora import Corpora
-from mog_assets.index.vectors import VectorBucket
+from mog_assets.index.encoding import VectorBucket
 from mog_assets.papers.topics.model import OUTLIER_LABEL, decoded
 from mog_assets.resources.arrays import save_array
 from mog_assets.resources.errors import MissingArtefact

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.index.encoding import bucket_texts
 from mog_assets.index.layouts import bucket_layout
-from mog_assets.index.vectors import bucket_texts
 from mog_assets.papers.topics.hiding import hidden
 from mog_assets.papers.topics.model import (
     COMPONENTS,

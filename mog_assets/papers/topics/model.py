@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.index.vectors import VectorBucket
+from mog_assets.index.encoding import VectorBucket
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
 from mog_assets.resources.tensors import decode, encode, read

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 
 from mog_assets.config import Settings
 from mog_assets.documents.formats.marks import Mark, headings_at, page_at
+from mog_assets.index.encoding import vector_buckets
 from mog_assets.index.layouts import bucket_layout
-from mog_assets.index.vectors import as_float32, vector_buckets
+from mog_assets.index.vectors import as_float32
 from mog_assets.resources.store import Artefact
 from mog_assets.text.chunks import Layout
 

@@ -16,9 +16,9 @@ from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
 from mog_assets.index.assets import GROUP
 from mog_assets.index.corpora import Corpora
+from mog_assets.index.encoding import vector_buckets
 from mog_assets.index.layouts import bucket_layout
 from mog_assets.index.postings import open_counts
-from mog_assets.index.vectors import vector_buckets
 from mog_assets.plugins.qdrant import checks
 from mog_assets.plugins.qdrant.collections import UPSERT_BATCH, Points, Sparse
 from mog_assets.plugins.qdrant.ids import IdSet, packed_ids, unpacked_ids

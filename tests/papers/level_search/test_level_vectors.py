@@ -5,7 +5,7 @@ import pytest
 
 from mog_assets.build.tools import Tools
 from mog_assets.index.corpora import Corpora
-from mog_assets.index.vectors import pool
+from mog_assets.index.encoding import pool
 from mog_assets.papers.level_search import nearest
 from mog_assets.papers.level_search import vectors as module
 from mog_assets.papers.level_search.nearest import exactly_nearest

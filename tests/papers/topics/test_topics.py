@@ -20,8 +20,8 @@ from mog_assets.build.plan import graph
 from mog_assets.build.tools import Tools
 from mog_assets.index import chunk_plots as chunking_plots
 from mog_assets.index.corpora import Corpora
+from mog_assets.index.encoding import vector_buckets
 from mog_assets.index.layouts import open_layout
-from mog_assets.index.vectors import vector_buckets
 from mog_assets.papers.topics import assets, checks, model, plots
 from mog_assets.papers.topics import fitting as topic_fitting
 from mog_assets.papers.topics.assign import document_topics, read_topics

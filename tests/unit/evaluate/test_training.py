@@ -15,7 +15,6 @@ from mog_assets.search import mix, tuned
 from mog_assets.search.candidates import Candidates
 from mog_assets.search.crossvalidation import cross_validated, fused_recalls, recalls_of_fewer
 from mog_assets.search.features import COMPONENTS, names
-from mog_assets.search.models import Inputs
 from mog_assets.search.relevance import Relevance
 from mog_assets.search.trainers import prepared_mix
 from mog_assets.search.training import FOLDS, Examples
@@ -84,7 +83,7 @@ def test_a_model_knows_nothing_of_the_answers_of_its_test_questions():
     for moved in ((), np.flatnonzero(tested)):
         questions, train = prepared_mix(examples(moved), 0)
         model = train(~tested)
-        part = Inputs.of(questions.of(tested))
+        part = questions.of(tested).inputs
         texts.add(model.booster.model_to_string() + str(model.scores(part).tolist()))
     assert len(texts) == 1
 
@@ -94,7 +93,7 @@ def test_columns_of_the_trees_are_those_that_are_scored():
     model = train(np.ones(QUESTIONS, bool))
     wanted = [name.replace(" ", "_") for name in names(EXPERTS, EXPERTS)]
     assert model.booster.feature_name() == wanted
-    assert model.features(Inputs.of(questions)).shape == (QUESTIONS * PIECES, len(wanted))
+    assert model.features(questions.inputs).shape == (QUESTIONS * PIECES, len(wanted))
 
 
 @pytest.mark.whole

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from mog_assets.index import neighbours as module
-from mog_assets.index.neighbours import OVERSAMPLING, Near, Neighbours, write_graph, write_rounded
+from mog_assets.index import vectors as module
+from mog_assets.index.encoding import write_graph, write_rounded
+from mog_assets.index.vectors import OVERSAMPLING, Near, Neighbours
 from mog_assets.resources.arrays import greatest_of, save_array
 from mog_assets.resources.errors import MogError
 

@@ -9,12 +9,12 @@ from shared import SAMPLES
 from mog_assets.config import settings_model
 from mog_assets.documents.documents import into_buckets, write_documents
 from mog_assets.documents.reading import read_corpus
+from mog_assets.index.encoding import bucket_texts
 from mog_assets.index.layouts import bucket_layout, join_layouts
 from mog_assets.index.tokens import assemble, count_bucket, level_counts
-from mog_assets.index.vectors import bucket_texts
 from mog_assets.resources.errors import ConfigError
 from mog_assets.search.methods import RETRIEVERS, named_methods, parse
-from mog_assets.search.ranked_passages import Passages, cut
+from mog_assets.search.passages import Passages, cut
 from mog_assets.text.chunks import split_bucket
 from mog_assets.text.terms import terms_of, tokenise
 

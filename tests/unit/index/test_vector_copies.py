@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from incremental import HERON, NEWT, OTTER, Project, nothing_is_drawn  # noqa: F401
 
+from mog_assets.index.encoding import bucket_texts
 from mog_assets.index.layouts import bucket_layout
-from mog_assets.index.vectors import bucket_texts
 from mog_assets.resources import points
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings

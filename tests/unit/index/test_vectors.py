@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from mog_assets.build.tools import Tools
+from mog_assets.index import encoding
 from mog_assets.index import vectors as module
 from mog_assets.index.corpora import Corpora
-from mog_assets.index.vectors import VectorTable, pool, vector_buckets
+from mog_assets.index.encoding import pool, vector_buckets
+from mog_assets.index.vectors import VectorTable
 from mog_assets.resources.arrays import ranges
 from mog_assets.text.chunks import Layout
 
@@ -49,7 +51,7 @@ def test_pooled_vectors_are_the_same_bits_a_bucket_at_a_time_and_by_what_divides
 ):
     finest, layout = stored(corpora), corpora.layout
     expected = pool(finest, layout, level)
-    monkeypatch.setattr(module, "_POOLED_AT_ONCE", 3)
+    monkeypatch.setattr(encoding, "_POOLED_AT_ONCE", 3)
     buckets = [
         bucket
         for name in corpora.names

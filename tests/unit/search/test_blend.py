@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from candidate_rows import EXPERTS, of_questions
 
-from mog_assets.index.vocabulary import known_share
+from mog_assets.index.analysis import known_share
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.search.blend import Blend
-from mog_assets.search.models import Inputs
+from mog_assets.search.candidates import Inputs
 from mog_assets.serve import project as serving
 from mog_assets.text.terms import terms_of
 

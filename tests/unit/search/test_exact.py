@@ -5,11 +5,10 @@ import pytest
 
 from mog_assets.index.postings import Postings, TermCounts
 from mog_assets.index.term_tables import Terms, TermTable, write_table
-from mog_assets.search.candidates import Candidates
+from mog_assets.search.candidates import Candidates, ordered
 from mog_assets.search.definitions import HEADED
 from mog_assets.search.exact import FEW, MOST, OTHER, SOLE, WHOLE, find_typed, latest, lifted, rare_words
 from mog_assets.search.index import Query
-from mog_assets.search.relevance import ordered
 from mog_assets.search.scoring import Scoring
 
 MANY = 30

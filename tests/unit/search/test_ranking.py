@@ -11,13 +11,12 @@ from mog_assets.evaluate.choice import choose
 from mog_assets.evaluate.measures import evaluate
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.arrays import greatest_of
-from mog_assets.search.candidates import Candidates
+from mog_assets.search.candidates import Candidates, ordered
 from mog_assets.search.controls import pieces as disjoint
 from mog_assets.search.features import Components, _ranks, names, of_candidates, table
 from mog_assets.search.methods import needs, parse
-from mog_assets.search.passages import fitting, joined
-from mog_assets.search.ranked_passages import Passages
-from mog_assets.search.relevance import Relevance, fixed_order, ordered
+from mog_assets.search.passages import Passages, fitting, joined
+from mog_assets.search.relevance import Relevance, fixed_order
 from mog_assets.search.training import drawn
 from mog_assets.text.chunks import Layout
 

@@ -11,7 +11,7 @@ from shared import copy_folder, run_alone
 
 from mog_assets import config
 from mog_assets.build.tools import Tools
-from mog_assets.index import assets, neighbours
+from mog_assets.index import assets, vectors
 from mog_assets.resources.arrays import pairs
 from mog_assets.search import exact, search
 from mog_assets.search import index as opened_index
@@ -56,7 +56,7 @@ def opened(sample_project, linked, monkeypatch):
     def open_with(neighbours_are=ROUNDED):
         # Documents of the samples have few pieces.
         monkeypatch.setattr(opened_index, "_SECTION", 1)
-        monkeypatch.setattr(neighbours, "FEW", 0)
+        monkeypatch.setattr(vectors, "FEW", 0)
         settings = linked if neighbours_are == LINKED else sample_project.settings
         tools = Tools(settings)
         return Retrieval.open(tools, tools.store.read, list(settings.corpora), QUESTIONS)

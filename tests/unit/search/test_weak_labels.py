@@ -8,10 +8,10 @@ import pytest
 from mog_assets.build.tools import Tools
 from mog_assets.questions.sets import LEVELS, Question, Relevant, load_questions
 from mog_assets.search import weak_labels
+from mog_assets.search.candidates import ordered
 from mog_assets.search.index import expert_names
-from mog_assets.search.models import Inputs
 from mog_assets.search.rankings import fused
-from mog_assets.search.relevance import Relevance, ordered
+from mog_assets.search.relevance import Relevance
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.trainers import trained_mix
 from mog_assets.search.training import Examples
@@ -157,4 +157,4 @@ def test_mix_learns_from_answers_and_from_documents(asked, sample_project):
         taught = examples(asked, [reduced(q) for q in questions], names)
         trained = trained_mix(taught, 0)
         # On the questions it was trained on, with the places it never saw.
-        assert truth.gold.recall(ordered(truth.candidates, trained.scores(Inputs.of(truth)))).mean() > chance + 0.2
+        assert truth.gold.recall(ordered(truth.candidates, trained.scores(truth.inputs))).mean() > chance + 0.2

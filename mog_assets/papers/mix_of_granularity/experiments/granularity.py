@@ -33,7 +33,7 @@ from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.papers.mix_of_granularity.ranker import level_ranker, router_weights
 from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.search.methods import named_methods, needs, parse
-from mog_assets.search.ranked_passages import Passages
+from mog_assets.search.passages import Passages
 from mog_assets.search.retrieval import Retrieval
 
 

@@ -24,7 +24,7 @@ from mog_assets.papers.mix_of_granularity.settings import ROUTER, SOFT_LABELS
 from mog_assets.questions.sets import Question
 from mog_assets.resources.errors import MogError
 from mog_assets.search.methods import parse
-from mog_assets.search.ranked_passages import Passages
+from mog_assets.search.passages import Passages
 
 
 def spread_of(weights: np.ndarray, documents: np.ndarray, seed: int) -> tuple[Verdict, str]:

@@ -11,8 +11,8 @@ import numpy as np
 from mog_assets.config import Settings
 from mog_assets.evaluate.measures import headline_measures
 from mog_assets.index.corpora import Corpora, Encode
+from mog_assets.index.encoding import bucket_texts, pool
 from mog_assets.index.layouts import bucket_layout
-from mog_assets.index.vectors import bucket_texts, pool
 from mog_assets.papers.experiments.conclusions import every, joined, over_sets, untestable
 from mog_assets.papers.experiments.lab import (
     Experiment,
@@ -31,7 +31,7 @@ from mog_assets.papers.level_search.searchers import DenseSearcher, Hits, Hybrid
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks, Ranker, router_weights
 from mog_assets.resources.arrays import places
 from mog_assets.search.methods import Method, needs, parse
-from mog_assets.search.ranked_passages import Passages
+from mog_assets.search.passages import Passages
 from mog_assets.search.retrieval import Retrieval
 
 # Scores in memory at once: 256 MB.

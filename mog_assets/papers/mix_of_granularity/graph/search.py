@@ -29,7 +29,7 @@ from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.resources.arrays import places, ranges
 from mog_assets.resources.lazy import cached_property
 from mog_assets.resources.store import Artefact
-from mog_assets.search.ranked_passages import DEPTH, Passages, seen
+from mog_assets.search.passages import DEPTH, Passages, seen
 from mog_assets.text.chunks import Layout
 
 # Term counts of neighbourhoods in memory at a time while they are weighted: 60 bytes each.
