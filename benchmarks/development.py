@@ -40,12 +40,11 @@ from mog_assets.questions.sets import Question, load_questions
 from mog_assets.resources.arrays import running
 from mog_assets.search.blend import Blend, Weighing, kind
 from mog_assets.search.candidates import Candidates
-from mog_assets.search.crossvalidation import Train, fused_recalls
 from mog_assets.search.index import expert_names
 from mog_assets.search.methods import METHODS
 from mog_assets.search.passages import CONTEXTS, Passages
 from mog_assets.search.retrieval import Retrieval
-from mog_assets.search.training import FOLDS, Examples, drawn, fixed_recalls
+from mog_assets.search.training import FOLDS, Examples, Train, drawn, fixed_recalls, fused_recalls
 from mog_assets.search.weak_labels import measured
 
 MEDQUAD = ("cancergov", "cdc", "gard", "ghr", "medlineplus", "nhlbi", "niddk", "ninds", "seniorhealth")

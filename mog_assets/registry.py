@@ -71,7 +71,7 @@ MEASURES: Registry[Any] = Registry("measure", "mog_assets.evaluate.measures")
 # Tables beside those of all methods (`score_tables.ScoreTable`).
 SCORE_TABLES: Registry[Any] = Registry("table of scores", reserved=("per_question", "scores"))
 # Functions of the settings: the assets that a room reads (`demand.Demand`).
-DEMANDS: Registry[Any] = Registry("demand", "mog_assets.search.demand", "mog_assets.answer.notation")
+DEMANDS: Registry[Any] = Registry("demand", "mog_assets.search.builtin_methods", "mog_assets.answer.notation")
 # Stores of vectors beside the files of the store.
 VECTOR_STORES: Registry[Any] = Registry("vector store")
 # Recipes of assets, given the settings, after those of the core (`plan.STAGES`).

@@ -17,11 +17,19 @@ from mog_assets.resources.errors import TooFewQuestions
 from mog_assets.resources.store import Artefact, digest
 from mog_assets.resources.tables import read_table
 from mog_assets.search.candidates import Inputs
-from mog_assets.search.document_states import DocumentStates, document_hashes
 from mog_assets.search.index import expert_names, finest
 from mog_assets.search.methods import needs, parse
-from mog_assets.search.parts import Part, arranged, joined, joined_sketch, sketch
-from mog_assets.search.rankings import documents_of, fused
+from mog_assets.search.parts import (
+    DocumentStates,
+    Part,
+    arranged,
+    document_hashes,
+    documents_of,
+    joined,
+    joined_sketch,
+    sketch,
+)
+from mog_assets.search.rankings import fused
 from mog_assets.search.relevance import Relevance
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.training import Examples, drawn, part_of

@@ -33,14 +33,20 @@ from mog_assets.resources.arrays import save_array
 from mog_assets.resources.store import Artefact, digest
 from mog_assets.resources.tensors import decode
 from mog_assets.search import features, models
-from mog_assets.search.crossvalidation import TRAININGS, cross_validated, fused_recalls, reranked_recalls
 from mog_assets.search.index import CHOSEN
 from mog_assets.search.methods import METHODS, needs, parse, trained_methods
 from mog_assets.search.parts import share_changed
 from mog_assets.search.rankings import models_of, rereads
 from mog_assets.search.relations import costs, versions
 from mog_assets.search.retrieval import Retrieval
-from mog_assets.search.training import Examples, fixed_recalls
+from mog_assets.search.training import (
+    TRAININGS,
+    Examples,
+    cross_validated,
+    fixed_recalls,
+    fused_recalls,
+    reranked_recalls,
+)
 
 GROUP = "ranking"
 # ER of every training question by the model in use, and by the one that was trained last.

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from mog_assets.build.recipe import Recipe, Work
+from mog_assets.build.plots import new_figure, png
+from mog_assets.build.recipe import Check, Recipe, Work
 from mog_assets.config import Settings
 from mog_assets.documents.documents import READER
-from mog_assets.index import chunk_checks as checks
-from mog_assets.index import chunk_plots as plots
 from mog_assets.index.encoding import encode_buckets
 from mog_assets.index.layouts import open_layout
 from mog_assets.resources import tensors
@@ -21,6 +20,56 @@ from mog_assets.resources.store import Artefact
 from mog_assets.text.chunkers import CHUNKERS, WEIGHTS
 from mog_assets.text.chunks import bucket_units
 from mog_assets.text.cuts import unit_chars
+
+
+def length_histogram(lengths: np.ndarray, level: int) -> bytes:
+    """Histogram of chunk lengths in characters, as PNG."""
+    # One for every level of every corpus: with fixed margins it is drawn only once.
+    figure = new_figure(5, 2.4, layout=None)
+    axes = figure.add_axes((0.14, 0.21, 0.83, 0.67))
+    axes.hist(lengths, bins=40, color="#4c72b0")
+    axes.set_xlabel("characters")
+    axes.set_ylabel("chunks")
+    axes.set_title(f"Length of {len(lengths):,} chunks of level {level}")
+    return png(figure)
+
+
+def _spans_tile(work: Work) -> str | None:
+    documents = work.input("documents")
+    for name in documents.names("bucket"):
+        lengths = pq.read_table(documents.path(name), columns=["characters"])["characters"].to_numpy()
+        table = pq.read_table(work.draft.path(name))
+        document, start, end = (table[column].to_numpy() for column in ("document", "start", "end"))
+        first = np.concatenate([[True], document[1:] != document[:-1]])
+        last = np.concatenate([first[1:], [True]])
+        touches = np.where(first, start == 0, start == np.concatenate([[0], end[:-1]]))
+        closes = ~last | (end == lengths[document])
+        if not (touches.all() and closes.all() and (start < end).all() and len(np.unique(document)) == len(lengths)):
+            row = int(np.argmin(touches & closes & (start < end)))
+            return f"spans of {name} do not tile their documents, first at row {row}"
+    return None
+
+
+SPANS_TILE = Check(
+    "spans_tile", "The spans of every document start at 0, are adjacent, and end at its end.", _spans_tile
+)
+
+
+def halved(level: int) -> Check:
+    """Level j has ⌈n/2⌉ of the n chunks of level j − 1, in every document."""
+
+    def run(work: Work) -> str | None:
+        below = np.load(work.input(f"chunks/level_{level - 1}").path("counts.npy")).astype(np.int64)
+        here = np.load(work.draft.path("counts.npy"))
+        layout = open_layout(str(work.corpus), work.input("documents"), work.input("chunks/level_1"))
+        counted = np.diff(layout.level_offsets(level))
+        # ⌈n/2⌉ computed in another way than in the build, and compared with the layout that every reader uses.
+        if not (np.array_equal(here, np.ceil(below / 2)) and np.array_equal(here, counted)):
+            return f"level {level} does not have half of the chunks of level {level - 1} in every document"
+        return None
+
+    return Check("halves_level_below", f"Every document has ⌈n/2⌉ of its n chunks of level {level - 1}.", run)
+
 
 GROUP = "chunking"
 
@@ -104,7 +153,7 @@ def _finish_level(work: Work, level: int, counts: np.ndarray, lengths: np.ndarra
         "mean characters": round(float(lengths.mean()), 1),
         "longest": int(lengths.max()),
     }
-    work.show_plot("length of chunks", plots.length_histogram(lengths, level))
+    work.show_plot("length of chunks", length_histogram(lengths, level))
 
 
 def recipes(settings: Settings) -> list[Recipe]:
@@ -133,7 +182,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             group=GROUP,
             deps=("documents", *looked_at),
             settings=lambda tools: [*_chunker_options(tools.settings).values()],
-            checks=(checks.SPANS_TILE,),
+            checks=(SPANS_TILE,),
             version=READER if chunker.version == "1" else f"{READER}-{chunker.version}",
             kinds=("parquet",),
         )
@@ -148,7 +197,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 deps=("documents", "chunks/level_1", f"chunks/level_{level - 1}")
                 if level > 2
                 else ("documents", "chunks/level_1"),
-                checks=(checks.halved(level),),
+                checks=(halved(level),),
                 kinds=("numpy",),
             )
         )

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 from mog_assets.config import Settings
 from mog_assets.index.analysis import Analysis
 from mog_assets.index.layouts import join_layouts, open_layout
-from mog_assets.index.postings import Postings, open_counts, open_tables, open_titles
-from mog_assets.index.statistics import StoredStatistics
+from mog_assets.index.postings import Postings, StoredStatistics, open_counts, open_tables, open_titles
 from mog_assets.index.term_tables import Terms
 from mog_assets.index.vectors import Neighbours, VectorTable
 from mog_assets.resources.arrays import pairs

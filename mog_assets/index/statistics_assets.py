@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,9 @@ import pyarrow.compute as pc
 from mog_assets.build.recipe import Work
 from mog_assets.build.tools import Tools
 from mog_assets.index.analysis import TERMS
-from mog_assets.index.postings import open_titles
+from mog_assets.index.postings import LANGUAGES, TOTALS, Counted, file_of, open_titles
 from mog_assets.index.shards import frequencies_and_totals
-from mog_assets.index.statistics import LANGUAGES, TOTALS, Counted, file_of, summed, write_terms
-from mog_assets.index.term_tables import TermTable
+from mog_assets.index.term_tables import TermTable, write_table
 from mog_assets.resources.store import Artefact
 from mog_assets.resources.tables import read_table
 from mog_assets.text.languages import DEFAULT
@@ -104,3 +104,30 @@ def frequent_terms(documents: Artefact) -> dict[str, dict[str, int]]:
 def statistics_settings(tools: Tools) -> Any:
     """What decides the statistics, beside the documents."""
     return [ANALYSIS, list(tools.settings.level_range)]
+
+
+def summed(parts: Iterable[Counted]) -> Counted:
+    """Add up the counts of several shards."""
+    number: dict[str, int] = {}
+    rows, frequencies, texts, tokens = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0, 0
+    for terms, of_part, texts_of_part, tokens_of_part in parts:
+        rows.append(np.array([number.setdefault(term, len(number)) for term in terms], np.int64))
+        frequencies.append(of_part)
+        texts, tokens = texts + texts_of_part, tokens + tokens_of_part
+    counts = np.bincount(np.concatenate(rows), np.concatenate(frequencies), len(number)).astype(np.int64)
+    return list(number), counts, texts, tokens
+
+
+def write_terms(kinds: Mapping[str, Counted], path: Path) -> dict[str, list[int]]:
+    """Write the document frequencies of a corpus: a row per term, a column per kind of text, 0 where it has none.
+
+    Returns:
+        By kind, how many texts there are, and their tokens.
+    """
+    terms = sorted({term for words, _, _, _ in kinds.values() for term in words})
+    number = {term: row for row, term in enumerate(terms)}
+    columns = {kind: np.zeros(len(terms), np.uint32) for kind in kinds}
+    for kind, (words, frequencies, _, _) in kinds.items():
+        columns[kind][[number[term] for term in words]] = frequencies
+    write_table(terms, columns, path)
+    return {kind: [texts, tokens] for kind, (_, _, texts, tokens) in kinds.items()}

@@ -1,13 +1,29 @@
-"""The methods that come with the package: rankings of pieces, fixed levels of a retriever, controls, and `auto`."""
+"""The methods that come with the package, and the assets that searches by them read.
+
+Rankings of pieces, fixed levels of a retriever, controls, and `auto`.
+"""
 
 from __future__ import annotations
 
-from mog_assets.build.demand import Needs
+from mog_assets.build.demand import Demand, Needs
 from mog_assets.config import Settings
+from mog_assets.registry import DEMANDS
 from mog_assets.search import models, trainers
 from mog_assets.search.blend import Blend, Reranked
 from mog_assets.search.controls import gold_passages, random_passages
-from mog_assets.search.methods import AUTO, GROUPS, METHODS, RETRIEVERS, Kind, Method, needs, parse
+from mog_assets.search.methods import (
+    AUTO,
+    GROUPS,
+    METHODS,
+    RETRIEVERS,
+    Kind,
+    Method,
+    all_methods,
+    by_words,
+    named_methods,
+    needs,
+    parse,
+)
 from mog_assets.search.passages import Passages
 from mog_assets.search.rankings import (
     RANKINGS,
@@ -20,6 +36,7 @@ from mog_assets.search.rankings import (
     trained_by_default,
 )
 from mog_assets.search.retrieval import Groups, Retrieval
+from mog_assets.search.where import FIELDS
 
 
 def _auto(method: Method, settings: Settings) -> Needs:
@@ -135,3 +152,22 @@ METHODS.register(
     ),
 )
 GROUPS.register("default", _default)
+
+
+def _demand(settings: Settings) -> Demand:
+    every = needs([parse(AUTO, settings)], settings)
+    methods = [method for method in all_methods(settings) if method.kind != AUTO and not method.evaluation_only]
+    models = tuple(models_of(settings).values()) if settings.trains else ()
+    together = tuple(key for key in every.shared if key not in models_of(settings).values())
+    fields = tuple(field.asset for field in FIELDS.values())
+    return Demand(
+        words=needs([by_words(settings)], settings),
+        search=every,
+        current=Needs(every.per_corpus, together),
+        methods=needs(named_methods(settings), settings),
+        optional=Needs((), models) | needs(methods, settings) | Needs(fields),
+        by_words=by_words(settings).name,
+    )
+
+
+DEMANDS.register("search", _demand)

@@ -6,23 +6,21 @@ A `Ranking` makes a kind of method by `ranked_by`; see `methods`. Those without 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mog_assets.build.demand import Needs
 from mog_assets.config import Settings
-from mog_assets.resources.arrays import mixed
 from mog_assets.resources.store import Artefact
 from mog_assets.search.blend import Blend, Rules, Weighing
 from mog_assets.search.candidates import Candidates
-from mog_assets.search.document_states import DocumentStates
 from mog_assets.search.index import Index, expert_names
 from mog_assets.search.methods import METHODS, Kind, Method, named_methods
 from mog_assets.search.models import Opening
-from mog_assets.search.relations import EXPERTS, reads_mentions
+from mog_assets.search.relations import EXPERTS
 from mog_assets.search.retrieval import Retrieval
 
 
@@ -131,16 +129,3 @@ def rereads(settings: Settings) -> list[str]:
 def fused(candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
     """Score of every candidate by `fused`; `experts` are the names of the experts."""
     return Blend().scores(candidates, experts)
-
-
-def documents_of(retrieval: Retrieval, hashes: Mapping[str, np.ndarray]) -> DocumentStates:
-    """What rankings of pieces know of documents: their texts and what they name.
-
-    Args:
-        retrieval: The corpora.
-        hashes: Of the documents of each corpus, see `document_states.document_hashes`.
-    """
-    documents = DocumentStates.of(retrieval.corpora, hashes)
-    if not reads_mentions(retrieval.corpora.settings.ranking.experts):
-        return documents
-    return replace(documents, hashes=mixed(documents.hashes ^ retrieval.index.mentions.signature()))

@@ -24,11 +24,11 @@ from mog_assets.resources.arrays import places
 from mog_assets.resources.lazy import cached_property
 from mog_assets.search import multihop
 from mog_assets.search.candidates import Candidates, Inputs, concatenated, ordered
+from mog_assets.search.exact import Quoted
 from mog_assets.search.explain import reasons
 from mog_assets.search.index import Index, Query, finest
 from mog_assets.search.methods import AUTO, LIMITS, METHODS, Method
 from mog_assets.search.passages import GAP, Passages, Sizes, characters, fitting, joined
-from mog_assets.search.phrases import Quoted
 from mog_assets.search.relevance import chunk_scores
 from mog_assets.search.search import search, search_all
 from mog_assets.text.questions import Analysed

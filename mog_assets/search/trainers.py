@@ -2,24 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from mog_assets.build.plots import new_figure, png
 from mog_assets.config import Settings
 from mog_assets.questions.sets import LEVELS
 from mog_assets.resources.arrays import places as positions
 from mog_assets.resources.processes import cores
-from mog_assets.search import features, mix, plots, tuned
+from mog_assets.search import features, mix, tuned
 from mog_assets.search.answer_places import NAMES, Places
 from mog_assets.search.candidates import ordered
-from mog_assets.search.crossvalidation import Train
 from mog_assets.search.features import Components
 from mog_assets.search.models import Mix, Tuned
 from mog_assets.search.rankings import fused
-from mog_assets.search.training import Examples
+from mog_assets.search.training import Examples, Train
+
+# Features shown, the most used first.
+_MOST = 20
+_BLUE = "#0072B2"
+
+
+def weights_plot(experts: Sequence[str], weighed: np.ndarray) -> bytes:
+    """Plot of the weights that questions give to experts.
+
+    Args:
+        experts: Their names.
+        weighed: float array of shape (questions, experts).
+    """
+    figure = new_figure(5, 1 + 0.28 * len(experts))
+    axes = figure.subplots()
+    axes.boxplot(weighed[:, ::-1], orientation="horizontal", tick_labels=list(experts)[::-1], showfliers=False)
+    axes.set(xlabel="weight", title="Weights of the experts over questions")
+    return png(figure)
+
+
+def _importance_plot(names: Sequence[str], gains: np.ndarray) -> bytes:
+    """Plot of how much each feature reduced the loss of the trees.
+
+    Args:
+        names: Of the features.
+        gains: float array of shape (features,).
+    """
+    order = np.argsort(-gains)[:_MOST][::-1]
+    figure = new_figure(5.5, 1 + 0.24 * len(order))
+    axes = figure.subplots()
+    axes.barh([names[i] for i in order], gains[order] / max(float(gains.sum()), 1e-9), color=_BLUE)
+    axes.set(xlabel="share of the gain", title="What the trees use")
+    return png(figure)
+
 
 Advance = Callable[[int], object]
 
@@ -131,12 +165,12 @@ def hard(examples: Examples, scores: np.ndarray, best: int, others: int, seed: i
 
 def _of_tuned(model: Tuned, examples: Examples) -> dict[str, bytes]:
     weighed = model.weighing.weights(examples.candidates, model.experts)
-    return {"weights of the experts": plots.weights(examples.experts, weighed)}
+    return {"weights of the experts": weights_plot(examples.experts, weighed)}
 
 
 def _of_mix(model: Mix, examples: Examples) -> dict[str, bytes]:
     titles = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
-    return {"what the trees use": plots.importance(titles, model.booster.feature_importance("gain"))}
+    return {"what the trees use": _importance_plot(titles, model.booster.feature_importance("gain"))}
 
 
 MIX = Trainer(

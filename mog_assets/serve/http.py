@@ -20,7 +20,7 @@ from starlette.middleware.cors import CORSMiddleware
 from mog_assets.config.budget import Budget, Written
 from mog_assets.registry import ROUTES
 from mog_assets.resources.errors import MogError
-from mog_assets.search.phrases import phrases
+from mog_assets.search.exact import phrases
 from mog_assets.serve import files, openapi_page
 from mog_assets.serve.guards import Guard
 from mog_assets.serve.limits import CHOICES, MOST_TURNS, NAME_CHARS, NAMES, ServerOptions

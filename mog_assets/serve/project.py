@@ -17,6 +17,7 @@ from mog_assets.config import Settings
 from mog_assets.registry import PROJECT_ATTRIBUTES
 from mog_assets.resources import tracing
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotAllowed, NotFound
+from mog_assets.search.exact import phrases, quoted
 from mog_assets.search.methods import (
     AUTO,
     Method,
@@ -28,7 +29,6 @@ from mog_assets.search.methods import (
     rankings,
     trained_methods,
 )
-from mog_assets.search.phrases import phrases, quoted
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.where import Where
 from mog_assets.serve import reading

@@ -14,9 +14,9 @@ from mog_assets.answer import roles
 from mog_assets.answer.retrieve import texts
 from mog_assets.documents.formats.marks import Mark, headings_at, noted, page_at
 from mog_assets.index.corpora import Corpora
+from mog_assets.search.exact import phrases
 from mog_assets.search.methods import LIMITS, Method
 from mog_assets.search.passages import Passages
-from mog_assets.search.phrases import phrases
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.where import Fields
 from mog_assets.serve.hooks import EVERYTHING, Sight

@@ -26,7 +26,7 @@ from mog_assets.evaluate.choice import choose
 from mog_assets.registry import COMMANDS
 from mog_assets.resources.store import Store
 from mog_assets.search import trainers
-from mog_assets.search.crossvalidation import cross_validated, fused_recalls
+from mog_assets.search.training import cross_validated, fused_recalls
 
 # Pages are of all parts.
 pytestmark = pytest.mark.whole

@@ -15,7 +15,7 @@ from mog_assets import config
 from mog_assets.build import plan
 from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
-from mog_assets.index import chunk_plots as plots
+from mog_assets.index import chunk_assets
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.postings import idf, saturation
 from mog_assets.resources import store
@@ -56,7 +56,7 @@ def encoder(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def nothing_is_drawn(monkeypatch):
     """Pictures are no part of the state, and take most of the time."""
-    monkeypatch.setattr(plots, "length_histogram", lambda *_: b"")
+    monkeypatch.setattr(chunk_assets, "length_histogram", lambda *_: b"")
 
 
 class Project:

@@ -10,8 +10,7 @@ from incremental import IN_MEMORY, Project, encoder, nothing_is_drawn  # noqa: F
 
 from mog_assets.build import plan
 from mog_assets.build.materialising import materialise
-from mog_assets.search.document_states import DocumentStates, document_hashes
-from mog_assets.search.parts import share_changed, sketch
+from mog_assets.search.parts import DocumentStates, document_hashes, share_changed, sketch
 from mog_assets.text.chunks import Layout
 
 ANIMALS = ["heron", "otter", "newt", "kingfisher", "moorhen", "vole", "dragonfly", "pike", "toad", "swan"]

@@ -16,10 +16,9 @@ from mog_assets.papers.experiments import plots
 from mog_assets.papers.experiments.lab import Experiment, Findings, Lab, NothingToMeasure, registered
 from mog_assets.resources.errors import MogError
 from mog_assets.search import features
-from mog_assets.search.crossvalidation import Train, fused_recalls, recalls_of_fewer
 from mog_assets.search.methods import METHODS
 from mog_assets.search.rankings import models_of
-from mog_assets.search.training import FOLDS, Examples
+from mog_assets.search.training import FOLDS, Examples, Train, fused_recalls, recalls_of_fewer
 
 # Training questions of the first models; the last are trained on all questions of the other folds.
 SIZES = (100, 300, 1000)

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.index.postings import TermCounts
-from mog_assets.index.statistics import Statistics
+from mog_assets.index.postings import Statistics, TermCounts
 from mog_assets.resources.compiled import keep
 
 # Extra results, among which ties at the last place are decided by chunk number.

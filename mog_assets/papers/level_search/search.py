@@ -11,8 +11,7 @@ import numpy as np
 from mog_assets.build.demand import Needs
 from mog_assets.config import RetrieverName, Settings
 from mog_assets.index.corpora import Corpora
-from mog_assets.index.postings import TermCounts
-from mog_assets.index.statistics import Statistics
+from mog_assets.index.postings import Statistics, TermCounts
 from mog_assets.papers.level_search.bm25 import Bm25Index
 from mog_assets.papers.level_search.nearest import exactly_nearest
 from mog_assets.papers.level_search.searchers import (

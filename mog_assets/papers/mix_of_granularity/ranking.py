@@ -15,15 +15,13 @@ from mog_assets.papers.mix_of_granularity.validation import validation_rows
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
 from mog_assets.resources.tensors import encode
-from mog_assets.search import plots
 from mog_assets.search.candidates import Inputs
-from mog_assets.search.crossvalidation import Train
 from mog_assets.search.exact import lifted
 from mog_assets.search.methods import METHODS
 from mog_assets.search.models import ARRAYS, Opening, facts, stored_arrays
 from mog_assets.search.rankings import Ranking, ranked_by
-from mog_assets.search.trainers import Advance, Trainer
-from mog_assets.search.training import Examples
+from mog_assets.search.trainers import Advance, Trainer, weights_plot
+from mog_assets.search.training import Examples, Train
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ def _loss_curve(curve: Sequence[Mapping[str, float]]) -> bytes:
 
 def _pictures(model: TrainedRouter, examples: Examples) -> dict[str, bytes]:
     weighed = mog.weights(model.arrays, examples.vectors)
-    return {"loss": _loss_curve(model.curve), "weights of the experts": plots.weights(examples.experts, weighed)}
+    return {"loss": _loss_curve(model.curve), "weights of the experts": weights_plot(examples.experts, weighed)}
 
 
 # It trains in torch, which uses the cores itself.

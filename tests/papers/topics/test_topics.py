@@ -18,7 +18,7 @@ from mog_assets import config
 from mog_assets.build.materialising import is_fresh, materialise
 from mog_assets.build.plan import graph
 from mog_assets.build.tools import Tools
-from mog_assets.index import chunk_plots as chunking_plots
+from mog_assets.index import chunk_assets
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.encoding import vector_buckets
 from mog_assets.index.layouts import open_layout
@@ -78,7 +78,7 @@ def encoder(tmp_path_factory):
 def no_histogram_is_drawn():
     """They take most of the time, and are no part of this."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(chunking_plots, "length_histogram", lambda *_: b"")
+        patched.setattr(chunk_assets, "length_histogram", lambda *_: b"")
         yield
 
 

@@ -25,7 +25,7 @@ from mog_assets.evaluate.measures import evaluate, headline_measures, measure_na
 from mog_assets.evaluate.runs import read_runs
 from mog_assets.evaluate.scores import COLUMNS, leaderboard, score
 from mog_assets.evaluate.significance import bootstrap_interval, by_document, holm, permutation_p
-from mog_assets.index.chunk_plots import length_histogram
+from mog_assets.index.chunk_assets import length_histogram
 from mog_assets.index.corpora import Corpora
 from mog_assets.resources.arrays import places
 from mog_assets.resources.errors import ConfigError

@@ -13,11 +13,10 @@ from mog_assets.cli import main
 from mog_assets.questions.sets import LEVELS
 from mog_assets.search import mix, tuned
 from mog_assets.search.candidates import Candidates
-from mog_assets.search.crossvalidation import cross_validated, fused_recalls, recalls_of_fewer
 from mog_assets.search.features import COMPONENTS, names
 from mog_assets.search.relevance import Relevance
 from mog_assets.search.trainers import prepared_mix
-from mog_assets.search.training import FOLDS, Examples
+from mog_assets.search.training import FOLDS, Examples, cross_validated, fused_recalls, recalls_of_fewer
 
 pytestmark = pytest.mark.full
 

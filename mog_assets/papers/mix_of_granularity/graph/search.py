@@ -16,8 +16,7 @@ from scipy import sparse
 
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.layouts import join_layouts, open_layout
-from mog_assets.index.postings import TermCounts
-from mog_assets.index.statistics import Counted, StoredStatistics
+from mog_assets.index.postings import Counted, StoredStatistics, TermCounts
 from mog_assets.index.vectors import VectorTable
 from mog_assets.papers.level_search.bm25 import Bm25Index
 from mog_assets.papers.level_search.search import weighted as weighted_counts
