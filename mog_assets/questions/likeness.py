@@ -2,13 +2,8 @@
 
 Two texts are near copies if every word of content of each has a counterpart in the other: an equal word, or one with
 the same beginning (`planted`, `plant`). Question words other than "what" and "which" are words of content, and so are
-numbers: "Who wrote it?" and "When was it written?", type 1 and type 2 differ.
-
-Only texts that are alike are compared word by word: those whose vectors of four-character runs of these words, weighted
-by how rare the runs are, have a cosine of at least `_ALIKE`. Most pairs below it are never looked at, because of two
-unit vectors with such a cosine, each shares a feature with the smallest set of the other's rarest features without
-which the other would be shorter than `_ALIKE` (Bayardo et al. 2007, "Scaling up all pairs similarity search", section
-3.2). Weights alone would not do: of two questions about a rare disease, most of the weight is in its name.
+numbers: "Who wrote it?" and "When was it written?", type 1 and type 2 differ. Texts are compared with those that share
+the beginning of their rarest word.
 """
 
 from __future__ import annotations
@@ -16,13 +11,11 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 
-import numpy as np
-from scipy import sparse
-
-_ALIKE = 0.5
-_RUN = 4
+# Characters that words with the same beginning share at least.
+_BEGINNING = 3
 # Characters at the beginning that inflections of a word share, as a share of the longer form.
 _STEM = 0.65
 # Words of no content in English, German and French; other languages lose only copies that differ in such words.
@@ -38,8 +31,6 @@ quelle quels quelles en dans à au aux par pour avec et ou
 """
 _EMPTY = frozenset(_EMPTY_WORDS.split())
 _WORD = re.compile(r"\w+")
-# Rows whose candidates are in memory at a time.
-_ROWS = 1024
 
 
 def normalised(text: str) -> str:
@@ -48,48 +39,41 @@ def normalised(text: str) -> str:
 
 
 def near_copies(texts: Sequence[str], others: Sequence[str]) -> list[bool]:
-    """Whether each text is a near copy of any of some others.
-
-    Args:
-        texts: n texts.
-        others: Texts that are kept, such as test questions.
-
-    Returns:
-        n booleans.
-    """
-    if not texts or not others:
-        return [False] * len(texts)
-    vectors = _vectors([*texts, *others])
-    words, kept = [_content(text) for text in texts], [_content(text) for text in others]
-    same = {normalised(text) for text in others}
-    copies = [normalised(text) in same for text in texts]
-    for first, second in _alike(vectors[: len(texts)], vectors[len(texts) :]):
-        copies[first] = copies[first] or _agree(words[first], kept[second])
-    return copies
+    """Return for each of n texts whether it is a near copy of any of some others, such as test questions."""
+    kept = _Texts()
+    for other in others:
+        kept.add(other)
+    return [kept.has_copy(text) for text in texts]
 
 
 def repetitions(texts: Sequence[str]) -> list[bool]:
-    """Whether each text is a near copy of an earlier one that is not a repetition itself.
-
-    Args:
-        texts: n texts; of two near copies, the first is kept.
-
-    Returns:
-        n booleans.
-    """
-    if len(texts) < 2:
-        return [False] * len(texts)
-    vectors, words = _vectors(texts), [_content(text) for text in texts]
-    earlier: dict[int, list[int]] = {}
-    for first, second in _alike(vectors, vectors):
-        if second < first and _agree(words[first], words[second]):
-            earlier.setdefault(first, []).append(second)
-    repeated, seen = [False] * len(texts), set[str]()
-    for i, text in enumerate(texts):
-        said = normalised(text)
-        repeated[i] = said in seen or any(not repeated[j] for j in earlier.get(i, ()))
-        seen.add(said)
+    """Return for each of n texts whether it is a near copy of an earlier one that is not a repetition itself."""
+    kept, repeated = _Texts(), []
+    for text in texts:
+        repeated.append(kept.has_copy(text))
+        if not repeated[-1]:
+            kept.add(text)
     return repeated
+
+
+class _Texts:
+    """Texts by the beginnings of their words of content."""
+
+    def __init__(self) -> None:
+        self._normalised = set[str]()
+        self._by_beginning = defaultdict[str, list[list[str]]](list)
+
+    def add(self, text: str) -> None:
+        self._normalised.add(normalised(text))
+        words = _content(text)
+        for beginning in {word[:_BEGINNING] for word in words}:
+            self._by_beginning[beginning].append(words)
+
+    def has_copy(self, text: str) -> bool:
+        words = _content(text)
+        # A copy has a counterpart of every word: that of the rarest is enough to find it.
+        alike = min((self._by_beginning.get(word[:_BEGINNING], []) for word in words), key=len, default=[])
+        return normalised(text) in self._normalised or any(_agree(words, other) for other in alike)
 
 
 def _content(text: str) -> list[str]:
@@ -111,56 +95,3 @@ def _inflected(word: str, other: str) -> bool:
     """Whether two words may be forms of one."""
     least = math.ceil(_STEM * max(len(word), len(other)))
     return least > 2 and word[:least] == other[:least] and (word + other).isalpha()
-
-
-def _vectors(texts: Sequence[str]) -> sparse.csr_matrix:
-    """Unit vectors of texts, columns from the rarest feature to the most frequent."""
-    number: dict[str, int] = {}
-    columns, sizes = [], []
-    for text in texts:
-        runs = [run for word in _content(text) for run in _runs(f" {word} ")]
-        columns += [number.setdefault(run, len(number)) for run in runs]
-        sizes.append(len(runs))
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    counts = sparse.csr_matrix(
-        (np.ones(len(columns)), np.array(columns, np.int64), offsets), shape=(len(texts), len(number))
-    )
-    counts.sum_duplicates()
-    frequency = np.bincount(counts.indices, minlength=len(number))
-    # Smoothed, so that features of all texts still count: texts of a few may have no others.
-    weights = counts @ sparse.diags(np.log((1 + len(texts)) / (1 + frequency)) + 1)
-    lengths = np.sqrt(weights.multiply(weights).sum(axis=1)).A1 if len(number) else np.zeros(len(texts))
-    unit = sparse.csr_matrix(sparse.diags(1 / np.maximum(lengths, 1e-12)) @ weights)
-    # Equally frequent features in the order of their names: the result must not depend on the order of the texts.
-    names = np.array(list(number), dtype=object)
-    return unit[:, np.lexsort((np.argsort(np.argsort(names)), frequency))] if len(number) else unit
-
-
-def _runs(word: str) -> list[str]:
-    return [word[i : i + _RUN] for i in range(max(len(word) - _RUN + 1, 1))]
-
-
-def _alike(left: sparse.csr_matrix, right: sparse.csr_matrix) -> Iterator[tuple[int, int]]:
-    """Pairs of rows of two matrices whose product is at least `_ALIKE`."""
-    columns = right.T.tocsr()
-    rare = _rarest(left)
-    for start in range(0, left.shape[0], _ROWS):
-        candidates = (rare[start : start + _ROWS] @ columns).tocoo()
-        first, second = candidates.row.astype(np.int64) + start, candidates.col.astype(np.int64)
-        exact = left[first].multiply(right[second]).sum(axis=1).A1 if len(first) else np.zeros(0)
-        kept = exact >= _ALIKE - 1e-9
-        yield from zip(first[kept].tolist(), second[kept].tolist(), strict=True)
-
-
-def _rarest(vectors: sparse.csr_matrix) -> sparse.csr_matrix:
-    """The rarest features of every row, as many as leave the others with a length below the threshold."""
-    vectors = vectors.sorted_indices()
-    squares = np.concatenate([[0], np.cumsum(vectors.data**2)])
-    rows = np.repeat(np.arange(vectors.shape[0]), np.diff(vectors.indptr))
-    # What the entry and those after it in its row add up to.
-    rest = squares[vectors.indptr[rows + 1]] - squares[:-1]
-    kept = rest >= _ALIKE**2 - 1e-9
-    sizes = np.bincount(rows[kept], minlength=vectors.shape[0])
-    return sparse.csr_matrix(
-        (vectors.data[kept], vectors.indices[kept], np.concatenate([[0], np.cumsum(sizes)])), shape=vectors.shape
-    )

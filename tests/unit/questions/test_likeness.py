@@ -1,10 +1,7 @@
 """Near copies of questions: the same words but for inflection, order and words of no content."""
 
-import random
-
 import pytest
 
-from mog_assets.questions import likeness
 from mog_assets.questions.likeness import near_copies, repetitions
 
 COPIES = [
@@ -51,15 +48,3 @@ def test_of_several_copies_the_first_stays():
     texts = ["What do otters eat?", "Where do otters live?", "what does an otter eat", "What do otters eat"]
     assert repetitions(texts) == [False, False, True, True]
     assert near_copies([], texts) == [] and near_copies(texts, []) == [False] * 4 and repetitions([]) == []
-
-
-def test_pairs_that_are_not_looked_at_are_not_alike():
-    words = " ".join(one for pair in COPIES + DIFFERENT for one in pair).split()
-    draw = random.Random(1)
-    texts = [" ".join(draw.choices(words, k=draw.randint(1, 9))) for _ in range(300)]
-    texts += [" ".join(text.split()[1:]) for text in texts[:150]]
-    vectors = likeness._vectors(texts)
-    every = (vectors @ vectors.T).toarray() >= likeness._ALIKE
-    found = set(likeness._alike(vectors, vectors))
-    assert found == {(i, j) for i in range(len(texts)) for j in range(len(texts)) if every[i, j]}
-    assert len(texts) < len(found) < every.size / 10
