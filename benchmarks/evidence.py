@@ -24,9 +24,8 @@ from typing import Any
 import click
 
 from mog_assets.build import markdown
-from mog_assets.questions.folding import fold
-from mog_assets.questions.locate import LONG, Located, Location, Quote, locate
-from mog_assets.questions.quote_index import QuoteIndex
+from mog_assets.questions import locate as locating
+from mog_assets.questions.locate import LONG, Located, Location, Quote, fold, locate
 
 SETS = ("medquad", "squad", "pubmedqa", "bioasq", "musique")
 TRAINING = ("medquad", "squad", "pubmedqa", "bioasq")
@@ -180,8 +179,8 @@ def damaged(name: str, texts: Texts, questions: list[list[Span]]) -> Iterator[di
             for span, quote, result in zip(spans, quotes, located, strict=True):
                 overlaps = [overlap(span, found) for found in result.places]
                 others = [found for found, share in zip(result.places, overlaps, strict=True) if not share]
-                gold = fold(quote.text).data if others else b""
-                copies = [gold == fold(texts[f.corpus, f.doc][f.start : f.end]).data for f in others]
+                gold = fold(quote.text) if others else ""
+                copies = [gold == fold(texts[f.corpus, f.doc][f.start : f.end]) for f in others]
                 counts["found"] += max(overlaps, default=0) >= LEAST_OVERLAP
                 counts["wrong"] += not all(copies)
                 counts["copy"] += any(copies)
@@ -225,22 +224,20 @@ def thresholds(name: str, texts: Texts, questions: list[list[Span]]) -> Iterator
 
 def best(spans: list[Span], source: Texts, texts: Texts, rng: random.Random | None = None) -> list[tuple[float, bool]]:
     """For each span the similarity of the most similar place that is no copy, and whether it is that of the span."""
-    index, found = QuoteIndex(texts), []
-    for span in spans:
-        text = quoted(span, source).text
-        sought = fold(other_characters(text, rng) if rng else text)
-        if len(sought.codes) < LONG:
+    locating.THRESHOLD = min(THRESHOLDS)
+    originals = [quoted(span, source).text for span in spans]
+    quotes = [Quote(other_characters(text, rng) if rng else text) for text in originals]
+    found = []
+    for span, text, quote, located in zip(spans, originals, quotes, locate(quotes, texts), strict=True):
+        if len(fold(quote.text)) < LONG:
             continue
-        places, _ = index.find_similar(sought, None)
-        if not rng:  # Copies stand in other documents as well, and are found without similarity.
-            places = [p for p in places if p.score < 1]
-        score, right = 0.0, False
-        if places:
-            corpus, doc = index.names[index.number(places[0].low)]
-            score, right = places[0].score, (corpus, doc) == (span.corpus, span.doc)
-            if not right and rng:
-                right = index.folded[places[0].low : places[0].high] == fold(text).data
-        found.append((score, right))
+        # Copies stand in other documents as well, and are found without similarity.
+        places = [place for place in located.places if rng or place.how == "fuzzy"]
+        best = max(places, key=lambda place: place.score, default=None)
+        right = best is not None and (best.corpus, best.doc) == (span.corpus, span.doc)
+        if best is not None and not right and rng:
+            right = fold(texts[best.corpus, best.doc][best.start : best.end]) == fold(text)
+        found.append((best.score if best else 0.0, right))
     return found
 
 

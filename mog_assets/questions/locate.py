@@ -1,12 +1,13 @@
 """Find quotes in documents: the offsets of a text that somebody copied.
 
-Three stages; the first that finds something ends the search.
+Three stages, in the named document or in those that share most words with the quote; the first that finds something
+ends the search.
 
 1. exact: the NFC of the quote stands in the text.
-2. normalised: the same with case, blanks, punctuation and compatibility forms left out (`folding`). So line breaks,
+2. normalised: the same with case, blanks, punctuation and compatibility forms left out (`fold`). So line breaks,
    hyphens at the end of a line, soft hyphens, ligatures and curly quotation marks make no difference.
-3. fuzzy: the most similar place, if it is similar enough (`quote_index`). Text that stands in many documents with small
-   changes is not located: any of them may be meant.
+3. fuzzy: the most similar place, if it is similar enough. Text that stands in many documents with small changes is not
+   located: any of them may be meant.
 
 An ellipsis within a quote (`...`, `…`, `[...]`) stands for text that was left out, unless the document has none there.
 The parts are then found one by one, each after the one before and in the same document. Each is a place of its own:
@@ -18,18 +19,19 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
-from typing import Literal
+from functools import cached_property, lru_cache
+from itertools import groupby, islice
+from typing import Literal, NamedTuple
 
 import numpy as np
 from rapidfuzz import fuzz
+from rapidfuzz.distance import Indel, Levenshtein
 from rapidfuzz.utils import default_process
 
-from mog_assets.questions.folding import Folding, fold
-from mog_assets.questions.quote_index import MOST, Match, Name, QuoteIndex, Scope
 from mog_assets.resources.printable import printable
+from mog_assets.text.scripts import BIGRAMS, TRIGRAMS, WITHOUT_BLANKS
 
 LONG, LONGEST = 20, 50_000
 """Folded characters from which on a quote may begin or end within a word, and may be found by similarity; and up to
@@ -40,19 +42,36 @@ MOST_PLACES = 20
 """Places of a quote; one that stands more often has to be told apart."""
 MOST_PARTS = 20
 """Parts of a quote with an ellipsis between them."""
-# Characters of a prefix and suffix that are compared.
-_CONTEXT = 200
-# Similarity below the best at which a fuzzy place may still be chosen by its prefix and suffix.
-_CLOSE = 0.05
+# Places of a quote that are looked at, and characters of a prefix and suffix that are compared.
+_LOOKED_AT, _CONTEXT = 1_000, 200
+# Characters of all these places together.
+_COMPARED = 1 << 21
+# Documents that are searched without a look at their words. Of more, those with at least half of the weight of the
+# rarest words of the quote are searched, and so many of them for similar text.
+_FEW, _WORDS, _SIMILAR = 16, 32, 5
+# Pieces of a quote whose places in a document show where similar text begins, and places of each; candidates.
+_PIECES, _HITS, _CANDIDATES = 64, 64, 8
+# Characters at an end of a quote by which the end of a place is chosen, and by which it may lie elsewhere.
+_EDGE, _ROOM = 64, 24
+# Similarity below the best at which text says nearly the same; and at which context may still choose it.
+_NEAR, _CLOSE = 0.03, 0.05
+# Least similarity of a place that a message names.
+_NEAREST = 0.4
 # Longer runs of combining characters are no text; to put them in order takes the square of their number.
 _MOST_MARKS = 100
-# Marks at an end of a quote that are compared with the document's, and blanks between them.
-_MARKS = 16
-_OMISSION = re.compile(r"\.{3,}|…")
+# Blanks, controls, format characters, punctuation, and symbols such as ` and ´ that serve as quotation marks; the minus
+# sign; what begins a variation or joins graphemes; letters that serve as apostrophes or primes.
+_IGNORED = ("Z", "Cc", "Cf", "P", "Sk")
+_ALSO_IGNORED = {0x2212, 0x034F, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0), *range(0x2B9, 0x2BE)}
 _ALIKE = {**dict.fromkeys(map(ord, '‘’‚‛“”„‟«»‹›`´"'), "'"), **dict.fromkeys(map(ord, "‐‑‒–—―−"), "-")}
+_OMISSION = re.compile(r"\.{3,}|…")
 _ELLIPSIS = re.compile(r"\[ ?(?:\.{3,}|…) ?\]|\( ?(?:\.{3,}|…) ?\)|\.{3,}|…|\. \. \.")
+_BROKEN = re.compile("[-\u00ad]\\s*\n\\s*|[\u00ad\u200c\u200d\u2060\ufeff]")
+_WORD = re.compile(rf"[{BIGRAMS}{TRIGRAMS}]|\d+|[^\W\d_{BIGRAMS}{TRIGRAMS}]+")
 
 How = Literal["exact", "normalised", "fuzzy"]
+Name = tuple[str, str]
+"""A document: corpus and id."""
 
 
 @dataclass(frozen=True)
@@ -114,20 +133,20 @@ def locate(
     """Find quotes in documents.
 
     A quote of fewer than `LONG` folded characters is found as whole words, unless its prefix and suffix fix the place,
-    and never by similarity. Work per quote grows with the length of the documents it may stand in.
+    and never by similarity.
 
     Args:
         quotes: What was copied.
-        documents: Texts in NFC by corpus and id. All are read once, then those in which a quote may be.
+        documents: Texts in NFC by corpus and id.
         advance: Called with 1 after each quote.
 
     Returns:
         For each quote its places, or the reason why it has none.
     """
-    index, located = QuoteIndex(documents), []
+    texts, located = _Documents(documents), []
     for quote in quotes:
         try:
-            located.append(Located(tuple(_locate(quote, index))))
+            located.append(Located(tuple(_locate(quote, texts))))
         except _Problem as problem:
             located.append(Located((), str(problem)))
         if advance:
@@ -135,151 +154,262 @@ def locate(
     return located
 
 
-def _locate(quote: Quote, index: QuoteIndex) -> list[Location]:
-    prefix, suffix = quote.prefix[-_CONTEXT:], quote.suffix[:_CONTEXT]
-    if any(map(_is_no_text, (quote.text, prefix, suffix))):
-        raise _Problem(f"quote: expected text, got over {_MOST_MARKS} combining characters in a row: copy it again")
-    query = _make_query(quote.text, index.scope(quote.corpus, quote.doc), prefix, suffix)
-    if not query.size:
-        raise _Problem(f"quote: expected letters or digits, got {_show(quote.text)}: copy a sentence of the document")
-    places = _find_same(query, index) or _find_parts(query, index, changed=False)
-    if not places:
-        places, nearest = _find_similar(query, index)
-        places = places or _find_parts(query, index, changed=True)
-        if not places:
-            raise _Problem(_describe_missing(quote, query, nearest))
-    return places
+class _Letters(dict[int, str]):
+    """The letters and digits that each character, by code point, is compared as; `str.translate` fills it."""
+
+    def __missing__(self, point: int) -> str:
+        text = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", chr(point)).casefold())
+        letters = (c for c in text if not (ord(c) in _ALSO_IGNORED or unicodedata.category(c).startswith(_IGNORED)))
+        self[point] = "".join(str(unicodedata.decimal(c, c)) for c in letters)
+        return self[point]
 
 
-@dataclass(frozen=True)
+_LETTERS = _Letters()
+
+
+def fold(text: str) -> str:
+    """Return the characters of a text that count, without differences of case and form."""
+    return text.translate(_LETTERS)
+
+
+def _origins(text: str) -> np.ndarray:
+    """Return the offset in a text of each character of `fold`."""
+    sizes = np.fromiter((len(_LETTERS[ord(c)]) for c in text), np.int64, len(text))
+    return np.repeat(np.arange(len(text)), sizes)
+
+
+def _words(text: str) -> set[str]:
+    """Return the folded words of a text, characters of scripts without blanks and digits by themselves."""
+    words = _WORD.findall(_BROKEN.sub("", text.casefold()))
+    return set(words) if text.isascii() else {fold(word) for word in set(words)}
+
+
+class _Match(NamedTuple):
+    """How similar the folded positions low … high − 1 of a document are to a quote, in [0, 1]."""
+
+    score: float
+    low: int
+    high: int
+
+
+class _Documents:
+    """Documents by number, folded when they are first looked at."""
+
+    def __init__(self, documents: Mapping[Name, str]) -> None:
+        self.names, self.texts = list(documents), list(documents.values())
+        self.numbers = {name: number for number, name in enumerate(self.names)}
+        self.folded = lru_cache(None)(lambda number: fold(self.texts[number]))
+        self.origins = lru_cache(64)(lambda number: _origins(self.texts[number]))
+        self.edges = lru_cache(64)(self._find_edges)
+
+    def scope(self, corpus: str | None, doc: str | None) -> np.ndarray:
+        """Return the documents with this id, or of this corpus, or both; all if there is neither."""
+        return self._scopes.get((corpus, doc), np.zeros(0, int))
+
+    @cached_property
+    def _scopes(self) -> dict[tuple[str | None, str | None], np.ndarray]:
+        scopes: dict[tuple[str | None, str | None], list[int]] = {}
+        for number, (corpus, doc) in enumerate(self.names):
+            for key in ((corpus, None), (None, doc), (corpus, doc), (None, None)):
+                scopes.setdefault(key, []).append(number)
+        return {key: np.array(numbers) for key, numbers in scopes.items()}
+
+    @cached_property
+    def _postings(self) -> dict[str, np.ndarray]:
+        postings: dict[str, list[int]] = {}
+        for number, text in enumerate(self.texts):
+            for word in _words(text):
+                postings.setdefault(word, []).append(number)
+        return {word: np.array(numbers) for word, numbers in postings.items()}
+
+    def candidates(self, text: str, scope: np.ndarray) -> list[int]:
+        """Return the documents of a scope in which a text may stand, those that share most words first."""
+        if len(scope) <= _FEW:
+            return scope.tolist()
+        rarest = sorted((self._postings[w] for w in _words(text) if w in self._postings), key=len)[:_WORDS]
+        if not rarest:
+            return scope.tolist()
+        weights = np.zeros(len(self.names))
+        for numbers in rarest:
+            weights[numbers] += np.log(1 + len(self.names) / len(numbers))
+        within = weights[scope]
+        chosen = np.flatnonzero((within >= within.max() / 2) & (within > 0))
+        return scope[chosen[np.argsort(-within[chosen], kind="stable")]].tolist()
+
+    def _find_edges(self, number: int) -> np.ndarray:
+        """Return the folded positions at which words begin or end."""
+        gaps = np.flatnonzero(np.diff(self.origins(number), prepend=-2) > 1)
+        alone = [at for match in WITHOUT_BLANKS.finditer(self.folded(number)) for at in match.span()]
+        return np.union1d(np.union1d(gaps, alone), len(self.folded(number))).astype(int)
+
+
+@dataclass(frozen=True, eq=False)
 class _Query:
-    """A text that is looked for: in NFC; folded; where; and what stands before and after it."""
+    """A text that is looked for: in NFC; folded; in which documents; and what stands before and after it."""
 
     text: str
-    folded: Folding
-    scope: Scope
+    folded: str
+    scope: np.ndarray
     prefix: str = ""
     suffix: str = ""
 
-    @property
-    def size(self) -> int:
-        return len(self.folded.codes)
+    @cached_property
+    def fixed(self) -> bool:
+        """True if prefix and suffix say enough to fix a place within a word."""
+        around = bool(self.prefix or self.suffix)
+        return around and len(fold(self.prefix + self.text + self.suffix)) >= LONG
+
+    @cached_property
+    def numbers(self) -> list[str]:
+        """The numbers in it."""
+        return _find_numbers(self.text)
+
+    @cached_property
+    def marks(self) -> tuple[str, str]:
+        """The punctuation before and after its first and last word; an ellipsis says that the document goes on."""
+        text = self.text
+        first = next(at for at, c in enumerate(text) if fold(c))
+        last = next(at for at in range(len(text), 0, -1) if fold(text[at - 1]))
+        before, after = (_OMISSION.sub("", part) for part in (text[:first], text[last:]))
+        return "".join(before.split())[-_ROOM:], "".join(after.split())[:_ROOM]
 
 
-def _make_query(text: str, scope: Scope, prefix: str = "", suffix: str = "") -> _Query:
-    text = unicodedata.normalize("NFC", text).replace("\0", " ")
+def _make_query(text: str, scope: np.ndarray, prefix: str = "", suffix: str = "") -> _Query:
+    text = unicodedata.normalize("NFC", text)
     return _Query(text, fold(text), scope, prefix, suffix)
 
 
-def _find_same(query: _Query, index: QuoteIndex, part: bool = False) -> list[Location]:
+def _locate(quote: Quote, documents: _Documents) -> list[Location]:
+    prefix, suffix = quote.prefix[-_CONTEXT:], quote.suffix[:_CONTEXT]
+    if any(map(_is_no_text, (quote.text, prefix, suffix))):
+        raise _Problem(f"quote: expected text, got over {_MOST_MARKS} combining characters in a row: copy it again")
+    query = _make_query(quote.text, documents.scope(quote.corpus, quote.doc), prefix, suffix)
+    if not query.folded:
+        raise _Problem(f"quote: expected letters or digits, got {_show(quote.text)}: copy a sentence of the document")
+    places = _find_same(query, documents) or _find_parts(query, documents, changed=False)
+    if not places:
+        places, nearest = _find_similar(query, documents)
+        places = places or _find_parts(query, documents, changed=True)
+        if not places:
+            raise _Problem(_describe_missing(quote, query, nearest))
+    return sorted(places, key=lambda place: (documents.numbers[place.corpus, place.doc], place.start))
+
+
+def _find_same(query: _Query, documents: _Documents, part: bool = False) -> list[Location]:
     """Return exact places, or else normalised ones; if there are several, those that prefix and suffix choose.
 
-    Of a part of a quote all, because others of them may stand in order. Raises _Problem if there are more than
-    MOST_PLACES, or of a part more than MOST.
+    Of a part of a quote both, because others of them may stand in order. Raises _Problem if there are too many.
     """
-    places, more = _find_in_context(query, index), False
-    if not places:
-        positions, more = index.find(query.folded, query.scope, words=query.size < LONG)
-        places = [place for at in positions if (place := _verify(query, at, index))]
-    if not part:
-        places = [place for place in places if place.how == "exact"] or places
-    if not more:
-        places = _choose_by_context(query, places, index)
-    if more or len(places) > (MOST if part else MOST_PLACES):
-        raise _Problem(_describe_excess(query, "more than are looked at" if more else f"{len(places)} places"))
+    places: list[Location] = []
+    looked_at = max(MOST_PLACES, min(_LOOKED_AT, _COMPARED // len(query.folded)))
+    most = looked_at if part or query.prefix or query.suffix else MOST_PLACES
+    candidates = documents.candidates(f"{query.prefix} {query.text} {query.suffix}", query.scope)
+    for find in (_find_exact, _find_normalised):
+        if part or not places:
+            for number in candidates:
+                places += islice(find(query, number, documents), most + 1 - len(places))
+    places = places if len(places) > most else _choose_by_context(query, places, documents)
+    if len(places) > (most if part else MOST_PLACES):
+        raise _Problem(_describe_excess(query))
     return places
 
 
-def _find_in_context(query: _Query, index: QuoteIndex) -> list[Location]:
-    """Return the places at which prefix, text and suffix stand as given."""
-    # The second time for those who left out the blanks between them.
-    for blank in ("", " ") if query.prefix or query.suffix else ():
-        before = unicodedata.normalize("NFC", f"{query.prefix}{blank}")
-        around = _make_query(f"{before}{query.text}{blank}{query.suffix}", query.scope)
-        head = int(np.searchsorted(around.folded.origin, len(before)))
-        # A prefix and a suffix that say little are compared with those of all places.
-        if around.size >= LONG and np.array_equal(around.folded.codes[head : head + query.size], query.folded.codes):
-            positions, more = index.find(around.folded, query.scope, words=False)
-            places = [place for at in positions if (place := _verify(query, at + head, index))]
-            if places and not more:
-                return places
-    return []
+def _find_all(text: str, part: str) -> Iterator[int]:
+    at = text.find(part)
+    while at >= 0:
+        yield at
+        at = text.find(part, at + 1)
 
 
-def _verify(query: _Query, position: int, index: QuoteIndex) -> Location | None:
-    """Return the place of a text whose bytes stand at a folded position; None if it is not the same text."""
-    number, quote = index.number(position), query.folded
-    text, (folded, at) = index.texts[index.names[number]], index.piece(position, position + query.size)
-    after, origin = at + query.size, folded.origin
-    if not np.array_equal(folded.codes[at:after], quote.codes):
-        return None
-    if origin[at] in origin[max(0, at - 1) : at] or origin[after - 1] in origin[after : after + 1]:
-        return None  # A part of a character, such as the i of a ligature.
-    if query.size < LONG and any(
-        _splits_word(*((query.text, quote, i) if quote.starts[i] else (text, folded, at + i)))
-        for i in np.flatnonzero(quote.starts != folded.starts[at:after]).tolist()
-        if i
-    ):
-        return None
-    start, stripped = int(origin[at]), query.text.strip()
-    lead, blanks = int(quote.origin[0]), len(query.text) - len(query.text.lstrip())
-    for given, begin in ((query.text, start - lead), (stripped, start - lead + blanks)):
-        if begin >= 0 and text.startswith(given, begin):
-            return Location(*index.names[number], begin, begin + len(given), "exact", 1.0)
-    ends = _extend_by_marks(query, text, start, int(origin[after - 1]) + 1)
-    return Location(*index.names[number], *ends, "normalised", 1.0)
+def _find_exact(query: _Query, number: int, documents: _Documents) -> Iterator[Location]:
+    text, stripped = documents.texts[number], query.text.strip()
+    blanks = len(query.text) - len(query.text.lstrip())
+    for at in _find_all(text, stripped):
+        if _is_whole(query, text, at, at + len(stripped)):
+            begin = at - blanks
+            given = begin >= 0 and text.startswith(query.text, begin)
+            start, size = (begin, len(query.text)) if given else (at, len(stripped))
+            yield Location(*documents.names[number], start, start + size, "exact", 1.0)
 
 
-def _splits_word(text: str, folded: Folding, i: int) -> bool:
-    """Return True if nothing but blanks stands before a code, and it and the one before are letters: `the rapist`."""
-    between = text[folded.origin[i - 1] + 1 : folded.origin[i]]
-    return between.isspace() and not any(chr(code).isdecimal() for code in folded.codes[i - 1 : i + 1])
+def _find_normalised(query: _Query, number: int, documents: _Documents) -> Iterator[Location]:
+    text, size = documents.texts[number], len(query.folded)
+    for at in _find_all(documents.folded(number), query.folded):
+        origin = documents.origins(number)
+        start, end = int(origin[at]), int(origin[at + size - 1]) + 1
+        # A part of a character, such as the i of a ligature.
+        parted = (at > 0 and origin[at - 1] == start) or (at + size < len(origin) and origin[at + size] == end - 1)
+        # `1.5` is not `15`.
+        if parted or _find_numbers(text[start:end]) != query.numbers or not _is_whole(query, text, start, end):
+            continue
+        if size >= LONG or _words_agree(query.text, text[start:end]):
+            yield Location(*documents.names[number], *_with_marks(query, text, start, end), "normalised", 1.0)
 
 
-def _convert(query: _Query, match: Match, index: QuoteIndex) -> Location:
-    """Return the place of a similar text."""
-    name, (folded, at) = index.names[index.number(match.low)], index.piece(match.low, match.high)
-    start, end = int(folded.origin[at]), int(folded.origin[at + match.high - match.low - 1]) + 1
-    ends = _extend_by_marks(query, index.texts[name], start, end)
-    return Location(*name, *ends, "normalised" if match.score == 1 else "fuzzy", match.score)
+def _find_numbers(text: str) -> list[str]:
+    return [fold(number) for number in re.findall(r"\d+", unicodedata.normalize("NFKC", text))]
 
 
-def _extend_by_marks(query: _Query, text: str, start: int, end: int) -> tuple[int, int]:
+def _is_whole(query: _Query, text: str, start: int, end: int) -> bool:
+    """Return True if a place may be that of a quote: a short one is whole words, or prefix and suffix fix it."""
+    if len(query.folded) >= LONG or not (_goes_on(text, start) or _goes_on(text, end)):
+        return True
+    before, after = text[max(0, start - len(query.prefix)) : start], text[end : end + len(query.suffix)]
+    return query.fixed and (before, after) == (query.prefix, query.suffix)
+
+
+def _goes_on(text: str, at: int) -> bool:
+    """Return True if a word or number goes on from one side of an offset to the other."""
+    sides = text[max(0, at - _ROOM) : at], text[at : at + _ROOM]
+    before, after = ("".join(c for c in side if unicodedata.category(c) != "Cf") for side in sides)
+    if re.match(r"\d[.,]\d", f"{before[-2:]}{after[:1]}") or re.match(r"\d[.,]\d", f"{before[-1:]}{after[:2]}"):
+        return True
+    around = before[-1:] + after[:1]
+    letters = all(c.isalnum() or unicodedata.category(c)[0] == "M" for c in around)
+    return len(around) == 2 and letters and not WITHOUT_BLANKS.search(around)
+
+
+def _words_agree(quote: str, text: str) -> bool:
+    """Return True unless blanks alone part two letters of one text and nothing does in the other: `the rapist`."""
+    gaps, blanks = [], []
+    for one in (quote, text):
+        origin, folded = _origins(one).tolist(), fold(one)
+        between = {i: one[origin[i - 1] + 1 : origin[i]] for i in range(1, len(origin))}
+        gaps.append({i for i, gap in between.items() if gap})
+        letters = {i for i in between if not re.search(r"\d", folded[i - 1 : i + 1])}
+        blanks.append({i for i in letters if between[i].isspace() and not WITHOUT_BLANKS.search(folded[i - 1 : i + 1])})
+    return not (blanks[0] - gaps[1] or blanks[1] - gaps[0])
+
+
+def _with_marks(query: _Query, text: str, start: int, end: int) -> tuple[int, int]:
     """Return a place with the punctuation around it, as far as the quote has the same at its ends."""
-    origin = query.folded.origin
-    before, after = query.text[: origin[0]][-_MARKS:], query.text[origin[-1] + 1 :][:_MARKS]
-    start -= _count_common_marks(text[max(0, start - _MARKS) : start][::-1], before[::-1])
-    return start, end + _count_common_marks(text[end : end + _MARKS], after)
-
-
-def _count_common_marks(text: str, marks: str) -> int:
-    """Return how many characters at the beginning of a text are these marks, in order, with blanks between them.
-
-    An ellipsis among the marks says that the document goes on.
-    """
-    end = 0
-    for mark in "".join(_OMISSION.sub("", marks).split()):
-        at = len(text) - len(text[end:].lstrip())
+    for mark in query.marks[0][::-1]:
+        at = len(text[max(0, start - _ROOM) : start].rstrip()) + max(0, start - _ROOM)
+        if at < 1 or text[at - 1].translate(_ALIKE) != mark.translate(_ALIKE):
+            break
+        start = at - 1
+    for mark in query.marks[1]:
+        at = end + _ROOM - len(text[end : end + _ROOM].ljust(_ROOM, "x").lstrip())
         if text[at : at + 1].translate(_ALIKE) != mark.translate(_ALIKE):
             break
         end = at + 1
-    return end
+    return start, end
 
 
-def _choose_by_context(query: _Query, places: list[Location], index: QuoteIndex) -> list[Location]:
+def _choose_by_context(query: _Query, places: list[Location], documents: _Documents) -> list[Location]:
     """Return the places whose surroundings are most similar to prefix and suffix; all if there is neither."""
     if len(places) < 2 or not (query.prefix or query.suffix):
         return places
     scores = []
     for place in places:
-        text = index.texts[place.corpus, place.doc]
+        text = documents.texts[documents.numbers[place.corpus, place.doc]]
         before = text[max(0, place.start - len(query.prefix)) : place.start]
         pairs = ((query.prefix, before), (query.suffix, text[place.end : place.end + len(query.suffix)]))
         scores.append(sum(fuzz.ratio(given, there, processor=default_process) for given, there in pairs))
     return [place for place, score in zip(places, scores, strict=True) if score == max(scores)]
 
 
-def _find_parts(whole: _Query, index: QuoteIndex, changed: bool) -> list[Location]:
+def _find_parts(whole: _Query, documents: _Documents, changed: bool) -> list[Location]:
     """Return the parts of a text with an ellipsis, `changed` or not; nothing if it has none, or if a part is not found.
 
     Raises _Problem if there are more than MOST_PARTS, or if they stand in order in more than MOST_PLACES documents.
@@ -292,20 +422,20 @@ def _find_parts(whole: _Query, index: QuoteIndex, changed: bool) -> list[Locatio
             f"quote: expected at most {MOST_PARTS} parts with an ellipsis between them, got more: "
             f"{_show(whole.text)}: give them as quotes of their own"
         )
-    parts = [part for piece in pieces if (part := _make_query(piece.strip(), whole.scope)).size]
+    parts = [part for piece in pieces if (part := _make_query(piece.strip(), whole.scope)).folded]
     if len(parts) < 2:
         return []
     parts[0], parts[-1] = replace(parts[0], prefix=whole.prefix), replace(parts[-1], suffix=whole.suffix)
     scope, places = whole.scope, dict[int, dict[int, list[Location]]]()
     # The longest first: short ones are then looked for in few documents.
-    for i in sorted(range(len(parts)), key=lambda i: -parts[i].size):
+    for i in sorted(range(len(parts)), key=lambda i: -len(parts[i].folded)):
         part, places[i] = replace(parts[i], scope=scope), {}
-        for place in _find_same(part, index, part=True) or (_find_similar(part, index)[0] if changed else []):
-            places[i].setdefault(index.numbers[place.corpus, place.doc], []).append(place)
-        scope = tuple(sorted(places[i]))
-    chains = [_find_shortest_chain([places[i][number] for i in range(len(parts))]) for number in scope or ()]
+        for place in _find_same(part, documents, part=True) or (_find_similar(part, documents)[0] if changed else []):
+            places[i].setdefault(documents.numbers[place.corpus, place.doc], []).append(place)
+        scope = np.array(sorted(places[i]), int)
+    chains = [_find_shortest_chain([places[i][number] for i in range(len(parts))]) for number in scope.tolist()]
     if sum(map(bool, chains)) > MOST_PLACES:
-        raise _Problem(_describe_excess(whole, f"{sum(map(bool, chains))} places"))
+        raise _Problem(_describe_excess(whole))
     return [place for chain in chains for place in chain]
 
 
@@ -325,26 +455,101 @@ def _find_shortest_chain(parts: list[list[Location]]) -> list[Location]:
     return best
 
 
-def _find_similar(query: _Query, index: QuoteIndex) -> tuple[list[Location], list[Location]]:
+def _find_similar(query: _Query, documents: _Documents) -> tuple[list[Location], list[Location]]:
     """Return the most similar places, if they are similar enough, and the most similar one anyhow.
 
-    Raises _Problem if too many are almost as similar.
+    Raises _Problem if all documents that are compared have nearly the same text, and there are more.
     """
-    if not LONG <= query.size <= LONGEST:
+    if not LONG <= len(query.folded) <= LONGEST:
         return [], []
-    ranked, ambiguous = index.find_similar(query.folded, query.scope)
-    nearest = [_convert(query, match, index) for match in ranked[:1]]
-    if not ranked or ranked[0].score < THRESHOLD:
+    candidates = documents.candidates(query.text, query.scope)
+    compared = candidates if len(query.scope) <= _FEW else candidates[:_SIMILAR]
+    ranked = sorted(
+        ((match, number) for number in compared for match in _compare(query.folded, number, documents)),
+        key=lambda item: (-item[0].score, item[1], item[0].low),
+    )
+    nearest = [_place(query, *item, documents) for item in ranked[:1] if item[0].score > _NEAREST]
+    if not ranked or ranked[0][0].score < THRESHOLD:
         return [], nearest
-    if ambiguous:
-        raise _Problem(_describe_excess(query, "many more, a little changed"))
-    least = max(THRESHOLD, ranked[0].score - (_CLOSE if query.prefix or query.suffix else 1e-9))
-    matches: list[Match] = []
-    for match in ranked:
-        if match.score >= least and all(match.high <= other.low or other.high <= match.low for other in matches):
-            matches.append(match)
-    places = [_convert(query, match, index) for match in sorted(matches, key=lambda match: match.low)]
-    return _choose_by_context(query, places, index), nearest
+    best = ranked[0][0].score
+    near = {number for match, number in ranked if match.score >= best - _NEAR}
+    if len(near) == len(compared) < len(candidates) or len(near) > MOST_PLACES:
+        raise _Problem(_describe_excess(query, ", a little changed"))
+    least = max(THRESHOLD, best - (_CLOSE if query.prefix or query.suffix else 1e-9))
+    taken: list[tuple[_Match, int]] = []
+    for match, number in ranked:
+        apart = (n != number or match.high <= other.low or other.high <= match.low for other, n in taken)
+        if match.score >= least and all(apart):
+            taken.append((match, number))
+    places = [_place(query, match, number, documents) for match, number in taken]
+    return _choose_by_context(query, places, documents), nearest
+
+
+def _compare(quote: str, number: int, documents: _Documents) -> list[_Match]:
+    """Return the places of a document where most pieces of a quote stand, with their similarity to it."""
+    text, size = documents.folded(number), 8 if len(quote) > _PIECES else 5
+    anchors = np.unique(np.linspace(0, len(quote) - size, _PIECES).astype(int))
+    pairs = [
+        (at, anchor)
+        for anchor in anchors.tolist()
+        for at, _ in zip(_find_all(text, quote[anchor : anchor + size]), range(_HITS), strict=False)
+    ]
+    if not pairs:
+        return []
+    hits, anchors = np.array(sorted(pairs, key=lambda pair: pair[0] - pair[1])).T
+    begins, width = hits - anchors, max(16, len(quote) // 8)
+    # What was left out or put in moves the rest of the quote.
+    votes = np.searchsorted(begins, begins + width, "right") - np.arange(len(begins))
+    matches, taken = list[_Match](), list[int]()
+    for i in np.argsort(-votes, kind="stable").tolist():
+        if votes[i] < votes.max() / 2 or len(taken) == _CANDIDATES:
+            break
+        if all(abs(begins[i] - other) > width for other in taken):
+            taken.append(begins[i])
+            its = np.arange(i, i + votes[i])
+            # A title above repeats words of the first sentence.
+            its = its[np.abs(begins[its] - begins[its[len(its) // 2]]) <= _ROOM]
+            its = its[np.argsort(anchors[its], kind="stable")]
+            matches.append(_measure(quote, text, anchors[its], hits[its], size, documents.edges(number)))
+    return matches
+
+
+def _measure(quote: str, text: str, anchors: np.ndarray, hits: np.ndarray, size: int, edges: np.ndarray) -> _Match:
+    """Choose the ends of a place at which pieces of a quote stand, and compare it with the quote.
+
+    Args:
+        quote: Folded.
+        text: Of the document, folded.
+        anchors: Where the pieces start in the quote, ascending.
+        hits: Where they start in the document.
+        size: Characters of a piece.
+        edges: Where words of the document begin or end, ascending.
+    """
+    # Only what is beyond a word near each end is compared.
+    edge = min(_EDGE, len(quote) // 2)
+    head = int(np.argmax(anchors >= min(edge, anchors[-1])))
+    tail = len(anchors) - 1 - int(np.argmax(anchors[::-1] <= max(len(quote) - edge, anchors[0])))
+
+    def choose(part: str, hit: int, target: int, least: int, most: int) -> int:
+        target = min(max(target, least), most)
+        low, high = np.searchsorted(edges, (max(least, target - _ROOM), min(most, target + _ROOM) + 1))
+
+        def similarity(at: int) -> tuple[float, int]:
+            return Indel.normalized_similarity(part, text[min(hit, at) : max(hit, at)]), -abs(at - target)
+
+        return max(edges[low:high].tolist(), key=similarity, default=target)
+
+    first, last = int(hits[head]), int(hits[tail])
+    low = choose(quote[: anchors[head]], first, first - int(anchors[head]), 0, first)
+    rest = quote[anchors[tail] :]
+    high = choose(rest, last, last + len(rest), max(low, last) + 1, len(text))
+    return _Match(Levenshtein.normalized_similarity(quote, text[low:high]), low, high)
+
+
+def _place(query: _Query, match: _Match, number: int, documents: _Documents) -> Location:
+    origin, text = documents.origins(number), documents.texts[number]
+    ends = _with_marks(query, text, int(origin[match.low]), int(origin[match.high - 1]) + 1)
+    return Location(*documents.names[number], *ends, "normalised" if match.score == 1 else "fuzzy", match.score)
 
 
 def _describe_missing(quote: Quote, query: _Query, nearest: list[Location]) -> str:
@@ -352,9 +557,9 @@ def _describe_missing(quote: Quote, query: _Query, nearest: list[Location]) -> s
         f"{kind} {_show(name)}" for kind, name in (("document", quote.doc), ("corpus", quote.corpus)) if name
     )
     expected = f"quote: expected text of {where or 'a document'}, got {_show(quote.text)}"
-    if query.size < LONG:
+    if len(query.folded) < LONG:
         return f"{expected}, which is not there as whole words: copy it again, or give more of the text"
-    if query.size > LONGEST:
+    if len(query.folded) > LONGEST:
         return (
             f"{expected}, which is not there, and of more than {LONGEST:,} letters and digits no similar text is "
             "searched: divide it"
@@ -368,10 +573,10 @@ def _describe_missing(quote: Quote, query: _Query, nearest: list[Location]) -> s
     return f"{expected}{absent}: copy it again; if a page ends in it, give one part"
 
 
-def _describe_excess(query: _Query, number: str) -> str:
+def _describe_excess(query: _Query, how: str = "") -> str:
     return (
         f"quote: expected text that stands at no more than {MOST_PLACES} places, got {_show(query.text)}, which "
-        f"stands at {number}: name the document, or give prefix or suffix"
+        f"stands at more{how}: name the document, or give prefix or suffix"
     )
 
 

@@ -1,16 +1,15 @@
 """Quotes are found where they were copied from, and only there."""
 
+import random
 import time
 import unicodedata
-from collections.abc import Mapping
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from shared import examples
 
-from mog_assets.questions.folding import fold
-from mog_assets.questions.locate import LONG, MOST_PARTS, MOST_PLACES, Quote, locate
+from mog_assets.questions.locate import LONG, MOST_PARTS, MOST_PLACES, Quote, fold, locate
 
 HEART = ("medicine", "heart")
 TEXTS = {
@@ -153,7 +152,7 @@ def test_more_places_than_can_be_meant_are_a_problem():
     assert len(found("Ask your doctor", texts)) == MOST_PLACES
     texts["c", "one more"] = "Ask your doctor!"
     message = problem("Ask your doctor", texts)
-    assert "stands at 21 places" in message and "name the document" in message and "prefix" in message
+    assert "stands at more" in message and "name the document" in message and "prefix" in message
     assert len(found(Quote("Ask your doctor", doc="3"), texts)) == 1
 
 
@@ -216,7 +215,7 @@ def test_changed_number_at_an_end_leaves_no_blank_in_the_place(before):
 
 
 def test_changed_quote_that_begins_or_ends_within_a_very_long_word_is_found():
-    word = "".join(chr(ord("a") + i * i % 23) for i in range(400))
+    word = "".join(random.Random(0).choices("abcdefghijklmnopqrstuvw", k=400))
     texts = {("c", "1"): f"{word}; nobody knows the word; {word}"}
     quote = f"{word[300:]}; nobody knew the word; {word[:100]}"
     assert found(quote, texts) == [("1", quote.replace("knew", "knows"), "fuzzy")]
@@ -360,30 +359,6 @@ def test_place_does_not_cross_documents():
     )
 
 
-class Shelf(Mapping):
-    """Texts that are read from somewhere; counts how often."""
-
-    def __init__(self, texts):
-        self.texts, self.read = texts, []
-
-    def __getitem__(self, key):
-        self.read.append(key)
-        return self.texts[key]
-
-    def __iter__(self):
-        return iter(self.texts)
-
-    def __len__(self):
-        return len(self.texts)
-
-
-def test_documents_are_read_once_and_those_with_a_place_again():
-    shelf = Shelf({("c", "1"): STORY, **TEXTS})
-    assert len(locate([Quote("Nobody remembered")], shelf)[0].places) == 1
-    assert sorted(set(shelf.read)) == sorted(shelf.texts)
-    assert set(shelf.read[len(shelf) :]) == {("c", "1")}
-
-
 def test_progress_is_told_for_every_quote():
     told = []
     locate([Quote("heart"), Quote(""), Quote("nowhere")], TEXTS, told.append)
@@ -415,7 +390,7 @@ def test_quote_cut_from_a_document_is_found_there(texts, data):
     size = len(texts[number])
     start, end = data.draw(st.integers(0, size // 3)), data.draw(st.integers(2 * size // 3, size))
     quote = texts[number][start:end]
-    assume(len(fold(quote).codes) >= LONG)
+    assume(len(fold(quote)) >= LONG)
     (located,) = locate([Quote(quote)], {("c", str(i)): text for i, text in enumerate(texts)})
     assume("places" not in located.problem)
     assert (str(number), start, end, "exact") in [(p.doc, p.start, p.end, p.how) for p in located.places]
@@ -436,7 +411,7 @@ def test_quote_with_other_case_blanks_and_punctuation_is_found_there(before, quo
     quote = data.draw(st.sampled_from([str.upper, str.lower, str.swapcase, str.title]))(joined(quoted))
     (located,) = locate([Quote(quote)], texts)
     assume("places" not in located.problem)
-    assert {fold(texts[p.corpus, p.doc][p.start : p.end]).data for p in located.places} == {fold(quote).data}
+    assert {fold(texts[p.corpus, p.doc][p.start : p.end]) for p in located.places} == {fold(quote)}
     if not any(p.how == "exact" for p in located.places):
         assert any(
             p.start <= len(head) and p.end >= len(head) + len(middle.rstrip(" \n\u00a0-—;!?“”")) for p in located.places
