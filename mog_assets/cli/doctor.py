@@ -267,7 +267,7 @@ def configuration(path: str | None) -> tuple[Settings | None, Finding]:
 
 def documents(settings: Settings) -> Iterator[Finding]:
     """Check that local corpora and question sets exist and can be read."""
-    from mog_assets.questions.formats import used_columns
+    from mog_assets.questions.records import used_columns
 
     # Of what comes from elsewhere, a run makes copies.
     places = {f"corpora.{name}": corpus.path for name, corpus in settings.corpora.items() if corpus.source is None}

@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
 from mog_assets.resources.errors import ConfigError, MogError
@@ -82,7 +81,7 @@ def holds_questions(path: Path) -> bool:
     or another name for it beside a column of answers, quotes or documents) and no column `text`.
     """
     from mog_assets.documents.folders import LINES
-    from mog_assets.questions.formats import SUFFIXES, read_records, used_columns
+    from mog_assets.questions.records import SUFFIXES, first_rows, used_columns
 
     name = path.name.lower()
     # Other files cannot be read; a FIFO would be waited for.
@@ -90,8 +89,7 @@ def holds_questions(path: Path) -> bool:
         return False
     try:
         if name.endswith(LINES):
-            records = [record for _, record in islice(read_records(path), _PEEKED)]
-            return any(isinstance(record, dict) and "question" in record and "text" not in record for record in records)
+            return any("question" in record and "text" not in record for record in first_rows(path, _PEEKED))
         columns = used_columns(path)
     # A corpus may contain files that cannot be read; `mog run` lists them.
     except MogError:
@@ -123,7 +121,7 @@ class Unnamed:
 
 def unnamed_questions(path: Path) -> Unnamed | None:
     """What a file of questions without a column `question` has instead; None if this does not seem to be one."""
-    from mog_assets.questions.formats import SUFFIXES, first_rows
+    from mog_assets.questions.records import SUFFIXES, first_rows
 
     if not (path.name.lower().endswith(SUFFIXES) and path.is_file()):
         return None
@@ -149,7 +147,7 @@ def unnamed_questions(path: Path) -> Unnamed | None:
 def find_questions(path: Path, name: str, columns: Mapping[str, str] | None = None) -> Questions:
     """The splits of a question file, the corpora of its evidence, and the columns that are used."""
     from mog_assets.documents.folders import LINES
-    from mog_assets.questions.formats import read_records, used_columns
+    from mog_assets.questions.records import read_records, used_columns
     from mog_assets.resources.printable import printable
 
     splits: Counter[str] = Counter()
@@ -160,16 +158,11 @@ def find_questions(path: Path, name: str, columns: Mapping[str, str] | None = No
         for place, record in read_records(path, given):
             if isinstance(record, str):
                 wrong.append(f"{place}: {record}")
-            elif isinstance(record.get("question"), str) and record["question"].strip():
-                split = record.get("split")
-                if split is None or split == "":
-                    without += 1
-                else:
-                    splits[str(split)] += 1
-                spans = record.get("evidence")
-                for piece in [record, *(spans if isinstance(spans, list) else ())]:
-                    if isinstance(piece, dict) and isinstance(piece.get("corpus"), str):
-                        corpora[piece["corpus"]] = None
+            else:
+                without += "split" not in record
+                splits.update([record["split"]] if "split" in record else [])
+                pieces = (record, *record.get("evidence", ()))
+                corpora |= dict.fromkeys(piece["corpus"] for piece in pieces if "corpus" in piece)
         notes = []
         if given or not path.name.lower().endswith(LINES):
             names = used_columns(path, given)
@@ -210,7 +203,7 @@ def files_in(folders: Iterable[Path]) -> Iterator[Path]:
 
 def given_columns(given: Sequence[str]) -> dict[str, str]:
     """Names of columns by field, from `--column FIELD=NAME`."""
-    from mog_assets.questions.columns import check_fields
+    from mog_assets.questions.records import check_fields
 
     fields: dict[str, str] = {}
     for text in given:

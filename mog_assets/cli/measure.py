@@ -54,7 +54,7 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
     from mog_assets.evaluate.measures import boards, headline_measures
     from mog_assets.evaluate.score_tables import read_comparisons
     from mog_assets.evaluate.scores import leaderboard, on_documents
-    from mog_assets.questions.origins import origins, said
+    from mog_assets.questions.sources import origins, said
     from mog_assets.resources.store import Store
 
     store = Store(settings.home)

@@ -22,8 +22,8 @@ from mog_assets.evaluate.measures import (
 from mog_assets.evaluate.runs import RUNS, read_runs
 from mog_assets.evaluate.runs_assets import build_runs, methods_of, orders_candidates, scored_questions
 from mog_assets.evaluate.scores import leaderboard, score
-from mog_assets.questions.origins import origins, said
 from mog_assets.questions.sets import load_questions
+from mog_assets.questions.sources import origins, said
 from mog_assets.registry import SCORE_TABLES
 from mog_assets.search.methods import further_settings, limited, needs
 from mog_assets.search.relations import versions

@@ -10,7 +10,7 @@ import pandas as pd
 
 from mog_assets.evaluate.measures import KNOWN_BY, Board, boards, document_measures, leading_measure
 from mog_assets.evaluate.scores import compare, gap_closed, interval, on_documents, p_said, p_text
-from mog_assets.questions.origins import Origins, is_generated
+from mog_assets.questions.sources import Origins, is_generated
 from mog_assets.search.methods import METHODS, controls, unlimited, unplaced
 
 ALPHA = 0.05

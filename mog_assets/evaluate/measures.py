@@ -13,8 +13,8 @@ import pandas as pd
 
 from mog_assets import registry
 from mog_assets.evaluate.ranked import KEYS, Ranked, fresh, gold_of, groups
-from mog_assets.questions.origins import Origins, is_generated
 from mog_assets.questions.sets import Level, Question
+from mog_assets.questions.sources import Origins, is_generated
 from mog_assets.registry import Registry
 from mog_assets.resources.arrays import pairs as join
 from mog_assets.search.passages import CONTEXTS

@@ -10,15 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.build.recipe import Recipe, Work
+from mog_assets.build.recipe import Check, Recipe, Work
 from mog_assets.config import QuestionSetSettings, Settings
-from mog_assets.questions import checks
 from mog_assets.questions.evidence_report import REPORT
 from mog_assets.questions.likeness import near_copies
 from mog_assets.questions.reading import Documents, KnownDocument, QuestionReading
 from mog_assets.questions.sets import LEVELS, MEASURED, Question, split_counts, write_questions
 from mog_assets.questions.sources import ReadSet
-from mog_assets.questions.splits import TEST, TRAIN, sharing_evidence
+from mog_assets.questions.splits import TEST, TRAIN, sharing_evidence, unused_splits
 from mog_assets.registry import QUESTION_SOURCES
 from mog_assets.resources.errors import MogError
 
@@ -224,6 +223,28 @@ def _question_sources(settings: Settings, _: str | None) -> object:
     return {name: QUESTION_SOURCES[of.source].state(settings, of) for name, of in settings.question_sets.items()}
 
 
+def _unused(work: Work) -> str | None:
+    sentences = []
+    for name, question_set in work.settings.question_sets.items():
+        unused = unused_splits(question_set.train, question_set.test, work.info["splits"][name])
+        counts = ", ".join(f"{n:,} of split {split}" for split, n in unused.items())
+        if counts:
+            sentences.append(
+                f"question_sets.{name}: questions that are neither trained on nor scored: {counts}; name the split "
+                f"under question_sets.{name}.train or .test to use them"
+            )
+    return "; ".join(sentences) or None
+
+
+EVERY_SPLIT_IS_USED = Check(
+    "every_split_is_used",
+    "Every split of a question file is named under train or test.",
+    _unused,
+    blocking=False,
+    repeated=True,
+)
+
+
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage."""
     if not settings.question_sets:
@@ -245,7 +266,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             source=_question_sources,
             outside="question_files",
             version="8",
-            checks=(checks.EVERY_SPLIT_IS_USED,),
+            checks=(EVERY_SPLIT_IS_USED,),
             kinds=("parquet",),
         )
     ]

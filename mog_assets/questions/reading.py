@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mog_assets.documents.documents import shifted
-from mog_assets.questions.formats import read_records
 from mog_assets.questions.locate import Located, Quote, locate
-from mog_assets.questions.naming import DocumentNames, NamedDocument
+from mog_assets.questions.records import read_records, record_of
 from mog_assets.questions.sets import Evidence, Question, Relevant
 from mog_assets.questions.splits import TEST, TRAIN, divided
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.printable import printable
-
-# Names of splits appear in table columns and messages.
-_LONGEST_SPLIT = 64
-_LARGEST_GRADE = 1_000_000
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 Texts = Callable[[], Mapping[tuple[str, str], str]]
 """Reads the text of every document, by corpus and id; called only if a quote has to be found."""
@@ -38,6 +32,58 @@ class KnownDocument:
 
 Documents = Mapping[str, Mapping[str, KnownDocument]]
 """By corpus and id."""
+
+
+class NamedDocument(NamedTuple):
+    """A document, or only a corpus; or what is wrong with the name."""
+
+    corpus: str | None
+    doc: str | None
+    problem: str = ""
+
+
+class DocumentNames:
+    """The documents of some corpora by what they may be called.
+
+    A name is a document's id, `corpus/id`, or, if no id is equal, the name of its file with or without folders and
+    extension, whatever its case.
+    """
+
+    def __init__(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
+        self.documents = documents
+
+    def find(self, name: str, corpus: str | None = None) -> NamedDocument:
+        """The document that a name stands for, in `corpus` if that is given."""
+        name = unicodedata.normalize("NFC", name)
+        corpora = [corpus] if corpus is not None else list(self.documents)
+        matches = [(owner, name) for owner in corpora if name in self.documents[owner]]
+        owner, slash, rest = name.partition("/")
+        if not matches and slash and owner in corpora and rest in self.documents[owner]:
+            matches = [(owner, rest)]
+        if not matches:
+            matches = [place for place in self._files.get(name.casefold(), ()) if place[0] in corpora]
+            # An id that is not in NFC, as some systems name files, is the same name.
+            matches = [place for place in matches if unicodedata.normalize("NFC", place[1]) == name] or matches
+        if len(matches) == 1:
+            return NamedDocument(*matches[0])
+        if not matches:
+            wanted_name = f"{corpus}/{name}" if corpus is not None else f"{name!r} (in {', '.join(corpora)})"
+            return NamedDocument(corpus, None, f"{wanted_name} is not among the usable documents")
+        candidates = ", ".join(f"{owner}/{doc}" for owner, doc in matches[:3])
+        return NamedDocument(corpus, None, f"{name!r} may be any of {candidates}: write corpus/id")
+
+    @cached_property
+    def _files(self) -> dict[str, list[tuple[str, str]]]:
+        """Documents by names of their files, in lower case."""
+        places: dict[str, list[tuple[str, str]]] = {}
+        for corpus, documents in self.documents.items():
+            for doc in documents:
+                whole = unicodedata.normalize("NFC", doc).casefold()
+                last = whole.rpartition("/")[2]
+                names = {whole, last, *(name.rpartition(".")[0] for name in (whole, last) if "." in name)}
+                for name in names - {""}:
+                    places.setdefault(name, []).append((corpus, doc))
+        return places
 
 
 @dataclass
@@ -92,10 +138,10 @@ def read_questions(
     """Read a question set and locate its evidence.
 
     Args:
-        path: The file, see `formats.read_records`.
+        path: The file, see `records.read_records`.
         documents: The documents of every corpus that the set names.
         texts: Their texts, for quotes.
-        columns: Names of columns, see `formats.read_records`.
+        columns: Names of columns, see `records.read_records`.
         parts: See `splits.divided`.
 
     Returns:
@@ -128,25 +174,31 @@ def located(
     drafts: list[_Draft] = []
     quotes: list[Quote] = []
     seen: dict[str, str] = {}
-    for place, record in records:
-        identity = str(record.get("id", "")) if isinstance(record, dict) else ""
-        wrong = record if isinstance(record, str) else _fault(record)
-        if not wrong and identity in seen:
-            wrong = f"duplicate id: {identity!r} occurs at {seen[identity]} and at {place}; the first is used"
-        if wrong:
-            reading.problems.append({"place": place, "id": printable(identity), "reason": printable(wrong)})
+    for place, given in records:
+        identity, split = "", ""
+        try:
+            if isinstance(given, str):
+                raise ValueError(given)
+            identity = str(given.get("id", ""))
+            record = record_of(given)
+            if "question" not in record:
+                raise ValueError("question: expected a text, the cell is empty")
+            if (identity := record["id"]) in seen:
+                raise ValueError(
+                    f"duplicate id: {identity!r} occurs at {seen[identity]} and at {place}; the first is used"
+                )
+            seen[identity], split = place, record.get("split", "")
+            draft = _Draft(_question(record), place)
+            reading.splits[split] += 1
+            _evidence(draft, record, names, documents, quotes)
+            _judged(draft, record, names)
+        except ValueError as error:
+            reading.problems.append({"place": place, "id": printable(identity), "reason": printable(error)})
             continue
-        assert isinstance(record, dict)
-        seen[identity] = place
-        draft = _Draft(_question(record), place)
-        wrong = _evidence(draft, record, names, documents, quotes) or _judged(draft, record, names)
-        if wrong:
-            reading.splits[draft.question.split] += 1
-            reading.problems.append({"place": place, "id": identity, "reason": printable(wrong)})
-        elif draft.away and not draft.spans and not draft.question.relevant:
-            reading.splits[draft.question.split] += 1
+        if draft.away and not draft.spans and not draft.question.relevant:
             reading.elsewhere += 1
         else:
+            reading.splits[split] -= 1
             drafts.append(draft)
     places: Sequence[Located] = ()
     if quotes:
@@ -161,136 +213,69 @@ def located(
     reading.questions = divided(reading.questions, parts)
     reading.splits += Counter(question.split for question in reading.questions)
     # Questions that were skipped before they could be divided.
-    del reading.splits[""]
+    reading.splits = Counter({split: n for split, n in reading.splits.items() if split and n})
     return reading
 
 
-def _question(record: dict[str, Any]) -> Question:
-    return Question(
-        id=record["id"],
-        question=record["question"],
-        kind=str(record.get("kind") or ""),
-        split=str(record.get("split") or ""),
-        answer="" if record.get("answer") is None else str(record["answer"]),
-        long_answer="" if record.get("long_answer") is None else str(record["long_answer"]),
-        aliases=tuple(str(alias) for alias in record.get("aliases") or ()),
-        options={str(k): str(v) for k, v in (record.get("options") or {}).items()},
-    )
-
-
-def _fault(record: dict[str, Any]) -> str:
-    try:
-        json.dumps(record, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return "lone surrogate, which is not valid text"
-    for key in ("id", "question"):
-        value = record.get(key)
-        if not isinstance(value, str) or not value.strip():
-            return f"{key}: expected a string that is not blank, got {str(value)[:60]!r}"
-    for key in ("answer", "long_answer"):
-        if isinstance(record.get(key), list | dict):
-            return f"{key}: expected a text (further ones under `aliases`), got {type(record[key]).__name__}"
-    split = record.get("split") or None
-    if split is not None and not (
-        isinstance(split, str) and 0 < len(split) <= _LONGEST_SPLIT and split == printable(split.strip())
-    ):
-        return f"split: expected a name of at most {_LONGEST_SPLIT} printable characters, got {str(split)[:80]!r}"
-    kinds: dict[str, tuple[tuple[type, ...], str]] = {
-        "options": ((dict,), "an object of letter to text"),
-        "aliases": ((list,), "a list of texts"),
-        "evidence": ((list,), "a list"),
-        "docs": ((list, dict), "a list of documents, or an object of document to grade"),
-        "quote": ((str, list), "a text or a list of texts"),
-    }
-    for key, (kind, expected) in kinds.items():
-        if record.get(key) and not isinstance(record[key], kind):
-            return f"{key}: expected {expected}, got {type(record[key]).__name__}"
-    return ""
+def _question(record: Mapping[str, Any]) -> Question:
+    texts = {key: record.get(key, "") for key in ("id", "question", "kind", "split", "answer", "long_answer")}
+    return Question(**texts, aliases=tuple(record.get("aliases", ())), options=record.get("options", {}))
 
 
 def _evidence(
-    draft: _Draft, record: dict[str, Any], names: DocumentNames, documents: Documents, quotes: list[Quote]
-) -> str:
-    """Add the places and quotes of a record to its draft; returns what is wrong with one."""
-    for span in _entries(record):
-        if not isinstance(span, dict) or not ({"quote", "start", "end"} & set(span)):
-            return f"evidence: expected objects with corpus, doc, start and end, or with a quote, got {str(span)[:80]}"
-        corpus, doc = span.get("corpus"), span.get("doc")
-        for key, value in (("corpus", corpus), ("doc", doc)):
-            if value is not None and not isinstance(value, str):
-                return f"evidence: {key}: expected a text, got {str(value)[:80]!r}"
+    draft: _Draft, record: Mapping[str, Any], names: DocumentNames, documents: Documents, quotes: list[Quote]
+) -> None:
+    """Add the places and quotes of a record to its draft.
+
+    Raises:
+        ValueError: what is wrong with one.
+    """
+    for piece in record.get("evidence", ()):
+        corpus, doc = piece.get("corpus"), piece.get("doc")
         if corpus is not None and corpus not in documents:
             draft.away += 1
             continue
         named = names.find(doc, corpus) if doc is not None else NamedDocument(corpus, None)
-        # Offsets say more than the quote beside them, which may stand elsewhere too.
-        if "quote" in span and not {"start", "end"} & set(span):
-            parts = [span.get(key, "") for key in ("quote", "prefix", "suffix")]
-            if not all(isinstance(part, str) for part in parts) or not parts[0].strip():
-                return f"evidence: quote: expected a text that is not blank, got {str(span['quote'])[:80]!r}"
+        if "quote" in piece:
             if named.problem:
                 # Spreadsheets name documents as people do; the words say more.
                 draft.missing.append(f"{named.problem}: its quote is looked for in all documents")
-            if named.corpus is not None and named.doc is not None:
+            elif named.corpus is not None and named.doc is not None:
                 draft.named.append(Relevant(named.corpus, named.doc))
             draft.spans.append(len(quotes))
-            quotes.append(Quote(parts[0], named.corpus, named.doc, parts[1], parts[2]))
+            around = (piece.get(key, "") for key in ("prefix", "suffix"))
+            quotes.append(Quote(piece["quote"], named.corpus, named.doc, *around))
             continue
         if named.problem or named.corpus is None or named.doc is None:
-            return f"evidence: {named.problem or f'expected the document of the offsets, got {str(span)[:80]}'}"
+            raise ValueError(f"evidence: {named.problem}")
         document = documents[named.corpus][named.doc]
-        start, end = span.get("start"), span.get("end")
-        if type(start) is int and type(end) is int:
-            start, end = shifted(start, document.shifts), shifted(end, document.shifts)
-        if not (type(start) is int and type(end) is int and 0 <= start < end <= document.characters):
+        start, end = (shifted(piece[key], document.shifts) for key in ("start", "end"))
+        if not 0 <= start < end <= document.characters:
             name = f"{named.corpus}/{named.doc}"
-            return f"evidence outside the text: {name} has {document.characters} characters, got {start}..{end}"
+            raise ValueError(
+                f"evidence outside the text: {name} has {document.characters} characters, got {start}..{end}"
+            )
         draft.spans.append(Evidence(named.corpus, named.doc, start, end))
-    return ""
 
 
-def _entries(record: dict[str, Any]) -> list[Any]:
-    """What a record says of places: its `evidence`, and the shorthands `quote`, and `start` and `end`."""
-    entries = list(record.get("evidence") or [])
-    where = {key: record[key] for key in ("corpus", "doc") if record.get(key) is not None}
-    quoted = record.get("quote") or []
-    entries += [{"quote": quote, **where} for quote in ([quoted] if isinstance(quoted, str) else quoted)]
-    if "start" in record or "end" in record:
-        entries.append({**where, "start": record.get("start"), "end": record.get("end")})
-    return entries
-
-
-def _judged(draft: _Draft, record: dict[str, Any], names: DocumentNames) -> str:
-    """Add the judged documents of a record to its draft; returns what is wrong with one."""
-    docs = record.get("docs") or {}
-    grades = dict(docs) if isinstance(docs, dict) else {name if isinstance(name, str) else "": 1 for name in docs}
-    corpus = record.get("corpus") if isinstance(record.get("corpus"), str) else None
-    if isinstance(record.get("doc"), str):
-        grades.setdefault(record["doc"], 1)
-    if corpus is not None and corpus not in names.documents:
-        # It is about documents of a corpus that is not searched, whatever others are called.
-        draft.away += len(grades)
-        return ""
+def _judged(draft: _Draft, record: Mapping[str, Any], names: DocumentNames) -> None:
+    """Add the judged documents of a record to its draft."""
     judged: dict[tuple[str, str], int] = {}
-    for name, grade in grades.items():
-        if not isinstance(name, str) or not name.strip():
-            return f"docs: expected names of documents, got {str(docs)[:80]}"
-        if isinstance(grade, float) and grade.is_integer():
-            grade = int(grade)
-        if type(grade) is not int or not -_LARGEST_GRADE <= grade <= _LARGEST_GRADE:
-            return f"docs: expected a whole number as the grade of {name!r}, got {str(grade)[:80]!r}"
-        named = names.find(name, corpus)
-        if named.problem or named.corpus is None or named.doc is None:
-            # Of a quote's document it is told already.
-            if not any(missing.startswith(named.problem) for missing in draft.missing):
-                draft.missing.append(named.problem)
-        else:
+    if record.get("corpus", next(iter(names.documents))) not in names.documents:
+        # It is about documents of a corpus that is not searched, whatever others are called.
+        draft.away += len(record.get("docs", {}))
+        return
+    for name, grade in record.get("docs", {}).items():
+        named = names.find(name)
+        if named.corpus is not None and named.doc is not None:
             key = (named.corpus, named.doc)
             # TREC has grades below 0 for spam.
             judged[key] = max(judged.get(key, 0), grade, 0)
+        # Of a quote's document it is told already.
+        elif not any(missing.startswith(named.problem) for missing in draft.missing):
+            draft.missing.append(named.problem)
     relevant = tuple(Relevant(*key, grade) for key, grade in judged.items())
     draft.question = replace(draft.question, relevant=relevant)
-    return ""
 
 
 def _settled(draft: _Draft, places: Sequence[Located]) -> tuple[Question, dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from mog_assets.config import CorpusSettings
 from mog_assets.documents.documents import document_of
-from mog_assets.questions.streams import Advance, unpacked
+from mog_assets.questions.records import Advance, unpacked
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.printable import printable
 

@@ -23,7 +23,7 @@ from mog_assets.documents.decoding import REPLACED, known_encoding, parse_line, 
 from mog_assets.documents.folders import LINES, scan
 from mog_assets.documents.tables import Row, read_rows, record_of
 from mog_assets.plugins.datasets.foreign import LONGEST, Found, Importer, Notes, whole
-from mog_assets.questions.streams import Advance, lines_of, unpacked
+from mog_assets.questions.records import Advance, lines_of, unpacked
 from mog_assets.registry import IMPORTERS
 from mog_assets.resources.errors import ConfigError, MogError
 

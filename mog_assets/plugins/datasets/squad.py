@@ -15,7 +15,7 @@ import click
 
 from mog_assets.documents.decoding import parse_line
 from mog_assets.plugins.datasets.foreign import Found, Importer, Notes, whole
-from mog_assets.questions.streams import Advance
+from mog_assets.questions.records import Advance
 from mog_assets.registry import IMPORTERS
 from mog_assets.resources.errors import MogError
 

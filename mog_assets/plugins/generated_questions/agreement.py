@@ -15,7 +15,7 @@ from mog_assets.evaluate.plots import look
 from mog_assets.evaluate.score_tables import Comparison, ScoreTable
 from mog_assets.evaluate.scores import on_documents
 from mog_assets.evaluate.significance import RESAMPLES, Totals, by_document, ends, resampled_means
-from mog_assets.questions.origins import Origins, is_generated, origins
+from mog_assets.questions.sources import Origins, is_generated, origins
 from mog_assets.registry import SCORE_TABLES
 from mog_assets.search.methods import unlimited, unplaced
 

@@ -18,7 +18,7 @@ from mog_assets.plugins.report import browse, checks, plots
 from mog_assets.plugins.report.charts import Report
 from mog_assets.plugins.report.history_assets import build_history
 from mog_assets.plugins.report.page import environment, render
-from mog_assets.questions.origins import origins, said
+from mog_assets.questions.sources import origins, said
 from mog_assets.registry import RECIPES
 
 

@@ -16,7 +16,7 @@ from mog_assets.evaluate.measures import CONTEXTS, LEADS, Board, boards, lower_i
 from mog_assets.evaluate.score_tables import Comparison
 from mog_assets.evaluate.scores import interval, on_documents, p_text
 from mog_assets.plugins.report.history import ALPHA
-from mog_assets.questions.origins import Origins, said
+from mog_assets.questions.sources import Origins, said
 from mog_assets.search.methods import unlimited
 
 # Maximum number of evaluations in the history charts.

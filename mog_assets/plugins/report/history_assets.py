@@ -11,7 +11,7 @@ from mog_assets.build.recipe import Work
 from mog_assets.evaluate.configuration import configuration
 from mog_assets.evaluate.measures import headline_measures
 from mog_assets.plugins.report import history, plots
-from mog_assets.questions.origins import origins
+from mog_assets.questions.sources import origins
 from mog_assets.search.methods import controls
 
 TABLE, ACCEPTED = "history.parquet", "accepted.parquet"

@@ -36,7 +36,7 @@ from mog_assets.plugins.report.charts import (
     text,
 )
 from mog_assets.plugins.report.history import ALPHA
-from mog_assets.questions.origins import said
+from mog_assets.questions.sources import said
 from mog_assets.registry import SCORE_TABLES
 from mog_assets.search.methods import LIMITS, controls, unplaced
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mog_assets.questions import formats
-from mog_assets.questions.formats import MOST, read_records, used_columns
+from mog_assets.questions import records as reading
+from mog_assets.questions.records import MOST, read_records, used_columns
 from mog_assets.resources.errors import MogError
 
 
@@ -54,8 +54,9 @@ WANTED = {
     "answer": "four weeks",
     "aliases": ["4 weeks", "a month"],
     "options": {"A": "four", "B": "five"},
+    "corpus": "craft",
     "evidence": [{"quote": "Soap cures, slowly.", "corpus": "craft", "doc": "soap.md"}],
-    "docs": {"soap.md": 2, "craft/lye.md": 1, "oil.md": 0},
+    "docs": {"craft/soap.md": 2, "craft/lye.md": 1, "craft/oil.md": 0},
 }
 
 
@@ -69,6 +70,7 @@ def test_table_and_parquet_become_the_record_of_a_json_line(file, parquet):
         question=[WANTED["question"]],
         split=["dev"],
         kind=["fact"],
+        corpus=["craft"],
         answer=["four weeks"],
         long_answer=pa.array([None], pa.string()),
         aliases=[WANTED["aliases"]],
@@ -257,9 +259,17 @@ def test_a_line_of_many_bytes_is_told_and_never_held(file, packed):
     assert peak < 4 * MOST
 
 
-def test_json_lines_are_left_as_they_are(file):
-    given = {"id": "1", "question": "Why?", "Document": "a", "aliases": "no list", "docs": ["a"], "more": [1]}
-    assert records(file("q.jsonl", json.dumps(given))) == [given]
+def test_lines_of_json_and_rows_of_tables_have_the_same_shorthands(file):
+    line = {"id": 1, "question": " Why? ", "aliases": "a | b", "docs": "x=2|y", "quote": ["q"], "doc": "z", "more": [1]}
+    assert records(file("q.jsonl", json.dumps(line))) == [
+        {
+            "id": "1",
+            "question": "Why?",
+            "aliases": ["a", "b"],
+            "evidence": [{"quote": "q", "doc": "z"}],
+            "docs": {"x": 2, "y": 1},
+        }
+    ]
 
 
 def test_rows_of_parquet_that_cannot_be_read_are_told_and_the_others_read(parquet):
@@ -278,7 +288,7 @@ def test_rows_of_parquet_that_cannot_be_read_are_told_and_the_others_read(parque
 
 
 def test_row_groups_that_do_not_fit_are_refused(parquet, monkeypatch):
-    monkeypatch.setattr(formats, "_MOST_GROUP", 1000)
+    monkeypatch.setattr(reading, "_MOST_GROUP", 1000)
     path = parquet(question=[f"Why {n}?" for n in range(1000)])
     with pytest.raises(MogError, match="expected row groups of at most 1000 bytes in the columns of questions, got"):
         records(path)

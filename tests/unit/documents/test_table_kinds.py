@@ -10,7 +10,7 @@ import pytest
 from mog_assets.documents.reading import read_corpus
 from mog_assets.documents.tables import Row, read_rows
 from mog_assets.documents.worker import Limits
-from mog_assets.questions.formats import read_records
+from mog_assets.questions.records import read_records
 
 
 def table(text, name="x.csv"):
