@@ -31,7 +31,7 @@ from rapidfuzz.distance import Indel, Levenshtein
 from rapidfuzz.utils import default_process
 
 from mog_assets.resources.printable import printable
-from mog_assets.text.scripts import BIGRAMS, TRIGRAMS, WITHOUT_BLANKS
+from mog_assets.text.characters import BIGRAMS, TRIGRAMS, WITHOUT_BLANKS
 
 LONG, LONGEST = 20, 50_000
 """Folded characters from which on a quote may begin or end within a word, and may be found by similarity; and up to
@@ -165,6 +165,7 @@ class _Letters(dict[int, str]):
 
 
 _LETTERS = _Letters()
+_ASCII = np.array([bool(_LETTERS[point]) for point in range(128)])
 
 
 def fold(text: str) -> str:
@@ -174,6 +175,8 @@ def fold(text: str) -> str:
 
 def _origins(text: str) -> np.ndarray:
     """Return the offset in a text of each character of `fold`."""
+    if text.isascii():
+        return np.flatnonzero(_ASCII[np.frombuffer(text.encode(), np.uint8)])
     sizes = np.fromiter((len(_LETTERS[ord(c)]) for c in text), np.int64, len(text))
     return np.repeat(np.arange(len(text)), sizes)
 
@@ -199,8 +202,8 @@ class _Documents:
         self.names, self.texts = list(documents), list(documents.values())
         self.numbers = {name: number for number, name in enumerate(self.names)}
         self.folded = lru_cache(None)(lambda number: fold(self.texts[number]))
-        self.origins = lru_cache(64)(lambda number: _origins(self.texts[number]))
-        self.edges = lru_cache(64)(self._find_edges)
+        self.origins = lru_cache(512)(lambda number: _origins(self.texts[number]))
+        self.edges = lru_cache(512)(self._find_edges)
 
     def scope(self, corpus: str | None, doc: str | None) -> np.ndarray:
         """Return the documents with this id, or of this corpus, or both; all if there is neither."""
@@ -222,19 +225,21 @@ class _Documents:
                 postings.setdefault(word, []).append(number)
         return {word: np.array(numbers) for word, numbers in postings.items()}
 
-    def candidates(self, text: str, scope: np.ndarray) -> list[int]:
-        """Return the documents of a scope in which a text may stand, those that share most words first."""
+    def candidates(self, text: str, scope: np.ndarray) -> tuple[list[int], list[float]]:
+        """Return the documents in which a text may stand, those that share most words first, and how much they do."""
+        everywhere = scope.tolist(), [0.0] * len(scope)
         if len(scope) <= _FEW:
-            return scope.tolist()
+            return everywhere
         rarest = sorted((self._postings[w] for w in _words(text) if w in self._postings), key=len)[:_WORDS]
         if not rarest:
-            return scope.tolist()
+            return everywhere
         weights = np.zeros(len(self.names))
         for numbers in rarest:
             weights[numbers] += np.log(1 + len(self.names) / len(numbers))
         within = weights[scope]
         chosen = np.flatnonzero((within >= within.max() / 2) & (within > 0))
-        return scope[chosen[np.argsort(-within[chosen], kind="stable")]].tolist()
+        chosen = chosen[np.argsort(-within[chosen], kind="stable")]
+        return scope[chosen].tolist(), within[chosen].tolist()
 
     def _find_edges(self, number: int) -> np.ndarray:
         """Return the folded positions at which words begin or end."""
@@ -303,7 +308,7 @@ def _find_same(query: _Query, documents: _Documents, part: bool = False) -> list
     places: list[Location] = []
     looked_at = max(MOST_PLACES, min(_LOOKED_AT, _COMPARED // len(query.folded)))
     most = looked_at if part or query.prefix or query.suffix else MOST_PLACES
-    candidates = documents.candidates(f"{query.prefix} {query.text} {query.suffix}", query.scope)
+    candidates, _ = documents.candidates(f"{query.prefix} {query.text} {query.suffix}", query.scope)
     for find in (_find_exact, _find_normalised):
         if part or not places:
             for number in candidates:
@@ -462,18 +467,22 @@ def _find_similar(query: _Query, documents: _Documents) -> tuple[list[Location],
     """
     if not LONG <= len(query.folded) <= LONGEST:
         return [], []
-    candidates = documents.candidates(query.text, query.scope)
+    candidates, shared = documents.candidates(query.text, query.scope)
     compared = candidates if len(query.scope) <= _FEW else candidates[:_SIMILAR]
-    ranked = sorted(
-        ((match, number) for number in compared for match in _compare(query.folded, number, documents)),
-        key=lambda item: (-item[0].score, item[1], item[0].low),
-    )
+    ranked, least = list[tuple[_Match, int]](), 0.0
+    for number in compared:
+        for match in _compare(query.folded, number, documents, least):
+            ranked.append((match, number))
+            # Nothing is said of what is much less similar.
+            least = max(least, match.score - 2 * _CLOSE)
+    ranked.sort(key=lambda item: (-item[0].score, item[1], item[0].low))
     nearest = [_place(query, *item, documents) for item in ranked[:1] if item[0].score > _NEAREST]
     if not ranked or ranked[0][0].score < THRESHOLD:
         return [], nearest
     best = ranked[0][0].score
     near = {number for match, number in ranked if match.score >= best - _NEAR}
-    if len(near) == len(compared) < len(candidates) or len(near) > MOST_PLACES:
+    omitted = shared[len(compared)] if len(compared) < len(candidates) else -1.0
+    if omitted >= shared[candidates.index(ranked[0][1])] or len(near) == len(compared) < len(candidates):
         raise _Problem(_describe_excess(query, ", a little changed"))
     least = max(THRESHOLD, best - (_CLOSE if query.prefix or query.suffix else 1e-9))
     taken: list[tuple[_Match, int]] = []
@@ -485,7 +494,7 @@ def _find_similar(query: _Query, documents: _Documents) -> tuple[list[Location],
     return _choose_by_context(query, places, documents), nearest
 
 
-def _compare(quote: str, number: int, documents: _Documents) -> list[_Match]:
+def _compare(quote: str, number: int, documents: _Documents, least: float) -> list[_Match]:
     """Return the places of a document where most pieces of a quote stand, with their similarity to it."""
     text, size = documents.folded(number), 8 if len(quote) > _PIECES else 5
     anchors = np.unique(np.linspace(0, len(quote) - size, _PIECES).astype(int))
@@ -510,20 +519,15 @@ def _compare(quote: str, number: int, documents: _Documents) -> list[_Match]:
             # A title above repeats words of the first sentence.
             its = its[np.abs(begins[its] - begins[its[len(its) // 2]]) <= _ROOM]
             its = its[np.argsort(anchors[its], kind="stable")]
-            matches.append(_measure(quote, text, anchors[its], hits[its], size, documents.edges(number)))
+            matches.append(_measure(quote, text, anchors[its], hits[its], documents.edges(number), least))
     return matches
 
 
-def _measure(quote: str, text: str, anchors: np.ndarray, hits: np.ndarray, size: int, edges: np.ndarray) -> _Match:
+def _measure(quote: str, text: str, anchors: np.ndarray, hits: np.ndarray, edges: np.ndarray, least: float) -> _Match:
     """Choose the ends of a place at which pieces of a quote stand, and compare it with the quote.
 
-    Args:
-        quote: Folded.
-        text: Of the document, folded.
-        anchors: Where the pieces start in the quote, ascending.
-        hits: Where they start in the document.
-        size: Characters of a piece.
-        edges: Where words of the document begin or end, ascending.
+    The pieces start at `anchors` of the quote, ascending, and at `hits` of the text, both folded; words of the text
+    begin or end at `edges`. A similarity below `least` counts as none.
     """
     # Only what is beyond a word near each end is compared.
     edge = min(_EDGE, len(quote) // 2)
@@ -543,7 +547,7 @@ def _measure(quote: str, text: str, anchors: np.ndarray, hits: np.ndarray, size:
     low = choose(quote[: anchors[head]], first, first - int(anchors[head]), 0, first)
     rest = quote[anchors[tail] :]
     high = choose(rest, last, last + len(rest), max(low, last) + 1, len(text))
-    return _Match(Levenshtein.normalized_similarity(quote, text[low:high]), low, high)
+    return _Match(Levenshtein.normalized_similarity(quote, text[low:high], score_cutoff=least), low, high)
 
 
 def _place(query: _Query, match: _Match, number: int, documents: _Documents) -> Location:
