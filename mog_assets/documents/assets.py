@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 
 from mog_assets.build.recipe import SOURCES, Recipe, Work
 from mog_assets.config import CorpusSettings, Settings, copies
-from mog_assets.documents.contents import source_state
 from mog_assets.documents.documents import (
     LAYOUT,
     READER,
@@ -30,7 +29,7 @@ from mog_assets.documents.documents import (
 )
 from mog_assets.documents.folders import kinds
 from mog_assets.documents.formats import kinds as formats
-from mog_assets.documents.memory import load_memory
+from mog_assets.documents.memory import load_memory, source_state
 from mog_assets.documents.reading import Reading, read_corpus
 from mog_assets.documents.sources import forgotten, listed, synchronised
 from mog_assets.documents.worker import Limits
@@ -43,7 +42,7 @@ GROUP = "corpus"
 # The result of reading also depends on these.
 _PACKAGES = (
     "beautifulsoup4",
-    "charset-normalizer",
+    "chardet",
     "lxml",
     "py3langid",
     "pypdfium2",

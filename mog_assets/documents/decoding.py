@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import codecs
-import itertools
 import json
-import math
 import re
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from mog_assets.text.languages import detected
-from mog_assets.text.plain import HIDDEN
+from mog_assets.text.characters import HIDDEN
 
 REPLACED = "�"
 
@@ -22,44 +19,20 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-# Encodings that are still common in documents without a mark; with rarer ones, detection errs more often. Latin ones
-# have the letters beyond ASCII of each language that is written in them, the others those of their script.
-_LATIN = {
-    ("cp1252", "iso8859_15"): {
-        **{"ca": "àçéèíïóòúü·", "da": "åæéø", "de": "äöüß", "en": "àâçéèêëíïñóôöü", "es": "áéíñóúü", "eu": "ñü"},
-        **{"et": "äõöüšž", "fi": "åäöšž", "fr": "àâæçèéêëîïôœùûüÿ", "gl": "áéíñóúü", "is": "áæéðíóöúýþ"},
-        **{"it": "àèéìíîòóùú", "nl": "éèëïóöü", "no": "åæéèêòôø", "pt": "ãáàâçéêíóôõúü", "sv": "åäéö"},
-    },
-    ("cp1250", "iso8859_2"): {
-        **{"cs": "áčďéěíňóřšťúůýž", "hr": "ćčđšž", "hu": "áéíóöőúüű", "pl": "ąćęłńóśźż", "ro": "ăâîşţ"},
-        **{"sk": "áäčďéíĺľňóôŕšťúýž", "sl": "čšž", "sq": "çë"},
-    },
-    ("cp1254",): {"tr": "âçîöûüğıİş"},
-    ("cp1257",): {"lt": "ąčėęįšųūž", "lv": "āčēģīķļņšūž"},
-}
-_LANGUAGES = tuple(sorted(language for languages in _LATIN.values() for language in languages))
-_PUNCTUATION = r"\u00a0¡¢£§©ª«®°²³´µ·¹º»¿×÷–—‘’‚“”„†‡•…‰‹›€™"
-_HAN, _KANA = r"\u3005\u3400-\u9fff\uf900-\ufaff", r"\u3041-\u30ff"
-_SCRIPTS = {
-    **{"cp932": _HAN + _KANA, "euc_jp": _HAN + _KANA, "gb18030": _HAN, "big5hkscs": _HAN, "cp949": r"\uac00-\ud7a3"},
-    **dict.fromkeys(("cp1251", "koi8_r", "cp866", "iso8859_5"), r"\u0400-\u04ff"),
-    **dict.fromkeys(("cp1253", "iso8859_7"), r"\u0370-\u03ff"),
-    **{"cp1255": r"\u0590-\u05ff", "cp1256": r"\u0600-\u06ff"},
-}
-# First bytes from which the characters of these are rare ones.
-_RARE = {"cp932": 0x98, "euc_jp": 0xD0, "gb18030": 0xD8, "big5hkscs": 0xC9, "cp949": 0xC9}
+# Encodings that are still common in documents without a mark; with rarer ones, detection errs more often.
+_COMMON = (
+    *("cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp866", "koi8-r"),
+    *("iso8859-2", "iso8859-5", "iso8859-7", "iso8859-15", "cp932", "euc-jp", "gb18030", "big5", "cp949"),
+)
 # Encodings that are read as one with more characters, as browsers do (WHATWG, "Encoding").
 _WIDER = {
     **{"shift_jis": "cp932", "euc_kr": "cp949", "gb2312": "gb18030", "gbk": "gb18030", "big5": "big5hkscs"},
     **{"iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874", "tis-620": "cp874"},
 }
-# So few characters of another script may be anything.
-_FEW = 8
-# How wrong a text may look, from 0, and how much less than any other.
-_MOST_WRONG, _LEAD = 0.15, 0.04
-# Bytes from the first that is not ASCII, and characters of words with such, that an encoding is judged by.
-_SAMPLE, _JUDGED = 100_000, 20_000
-_WORD = re.compile(r"\S*[^\x00-\x7f]\S*")
+# Certainty of a detected encoding: that of a single letter has .1, and bytes drawn at random have less.
+_LEAST = 0.1
+# Of the characters beyond ASCII, those that stand oddly within words, and bytes that are looked at.
+_MOST_ODD, _SAMPLE = 0.1, 100_000
 _NO_TEXT = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufffd]")
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 _HIDDEN = re.compile(f"[{HIDDEN}]")
@@ -134,70 +107,27 @@ def known_encoding(label: str) -> str:
 
 
 def _detect(raw: bytes, wrong: str) -> tuple[str, str]:
+    import chardet
+
     first = next(re.finditer(rb"[\x80-\xff]", raw)).start()
     # From the start of its line, which says what language it is.
     sample = raw[raw.rfind(b"\n", 0, first) + 1 : first + _SAMPLE]
-    fits: dict[str, tuple[float, str]] = {}
-    for encoding in (*itertools.chain(*_LATIN), *_SCRIPTS):
-        try:
-            # The last character may be cut in two.
-            text = codecs.getincrementaldecoder(encoding)().decode(sample)
-        except UnicodeDecodeError:
-            continue
-        words = " ".join(_WORD.findall(text))[:_JUDGED]
-        if words and words not in fits and not _NO_TEXT.search(text):
-            judge = _wrong_script if encoding in _SCRIPTS else _wrong_letters
-            fits[words] = judge(text, words, encoding), encoding
-    (least, encoding), (most, rival) = sorted([*fits.values(), (math.inf, ""), (math.inf, "")])[:2]
-    # Two for the same languages differ in a few signs only.
-    certain = most - least >= _LEAD or any({encoding, rival} == {*pair} for pair in _LATIN)
-    given = _strict(raw, encoding)[0] if certain and least <= _MOST_WRONG else None
-    if given is None:
-        possibly = f"possibly {encoding}, but not certain" if least <= _MOST_WRONG else "no other encoding fits"
+    detected = chardet.detect(sample, include_encodings=_COMMON)
+    encoding = known_encoding(detected["encoding"] or "")
+    text = _strict(raw, encoding)[0] if encoding else None
+    if text is None or detected["confidence"] <= _LEAST or _NO_TEXT.search(text) or _is_odd(text):
+        possibly = f"possibly {encoding}, but not certain" if text is not None else "no other encoding fits"
         raise ValueError(f"{wrong}; {possibly}: save it as UTF-8, or name its encoding in the settings (encoding)")
-    return given, encoding
+    return text, encoding
 
 
-def _wrong_letters(text: str, words: str, encoding: str) -> float:
-    """The share of the characters beyond ASCII that the language of a text does not have.
-
-    Args:
-        text: As a Latin encoding reads it.
-        words: Its words that are not ASCII.
-        encoding: The encoding.
-    """
-    languages = next(languages for encodings, languages in _LATIN.items() if encoding in encodings)
-    letters = languages.get(detected(text, _LANGUAGES), "")
-    # In the place of these, Windows has signs that are rare.
-    letters += "šžœ" if letters and encoding == "iso8859_15" else ""
-    fitting = re.findall(f"[{letters}{letters.upper()}{_PUNCTUATION}]|(?<![^\\W\\d_])[¼½¾](?![^\\W\\d_])", words)
-    return 1 - len(fitting) / len(re.findall(r"[^\x00-\x7f]", words)) if letters else 1.0
-
-
-def _wrong_script(_: str, words: str, encoding: str) -> float:
-    """How wrong words look that are not ASCII: by their script, and by how often characters follow each other."""
-    from charset_normalizer import from_bytes
-
-    of_script, asian = f"[{_SCRIPTS[encoding]}]", encoding in _RARE
-    judged = re.sub(r"[\x00-\x7f]+", " ", words) if asian else words
-    best = from_bytes(judged.encode(), cp_isolation=["utf_8"], threshold=1.0).best()
-    if best is None or (best.coherence < 0.3 and not asian):
-        return 1.0
-    others = re.sub(r"[\x00-\x7f]", "", words)
-    letters = re.findall(of_script, others)
-    if len(letters) < _FEW:
-        return 1.0
-    strange = len(re.sub(f"[{_SCRIPTS[encoding]}{_PUNCTUATION}\u3000-\u303f\uff00-\uff60]", "", others))
-    # Accented letters of Latin words.
-    within = f"[a-z]{of_script}{{1,2}}(?=[a-z])" if asian else f"[a-z]{of_script}|{of_script}[a-z]"
-    strange += len(re.findall(within, words))
-    if not asian:
-        strange += sum(one.isalpha() and other.isupper() for one, other in itertools.pairwise(words))
-        return best.chaos + strange / len(others) - best.coherence / 4
-    strange += sum(letter.encode(encoding)[0] >= _RARE[encoding] for letter in letters)
-    # Japanese is not written without kana.
-    kanji = _KANA in _SCRIPTS[encoding] and not re.search(f"[{_KANA}]", words)
-    return best.chaos + strange / len(others) + kanji / 10
+def _is_odd(text: str) -> bool:
+    """Tell whether signs and capital letters stand within words, as in a text of another Latin encoding."""
+    odd = sum(
+        before.islower() and after.islower() and ord(c) > 127 and (c.isupper() or not c.isalnum()) and c not in "’‐–—·"
+        for before, c, after in zip(text, text[1:], text[2:], strict=False)
+    )
+    return odd > _MOST_ODD * len(re.findall(r"[^\x00-\x7f]", text))
 
 
 def hidden_characters(text: str) -> dict[str, int]:

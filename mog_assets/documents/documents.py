@@ -57,7 +57,7 @@ def changing() -> re.Pattern[str]:
 
 
 # Raised when the same bytes give another document.
-READER = "7"
+READER = "8"
 # Changed when the same documents give other files.
 LAYOUT = "2"
 # Documents that are unpacked together: a passage costs those of its document. Fewer would make files larger.

@@ -14,14 +14,13 @@ import zipfile
 from pathlib import Path
 
 import bs4
-import charset_normalizer
+import chardet
 import pytest
 
 from mog_assets.documents import reading
-from mog_assets.documents.contents import source_state
 from mog_assets.documents.documents import write_documents, write_skipped
 from mog_assets.documents.folders import opened
-from mog_assets.documents.memory import load_memory
+from mog_assets.documents.memory import load_memory, source_state
 from mog_assets.documents.reading import read_corpus
 from mog_assets.resources.errors import MogError
 
@@ -247,7 +246,7 @@ def test_file_that_vanishes_after_it_was_listed_is_recorded(folder, reasons, mon
 def as_anybody():
     """Read as a user who may not read everything, as root may."""
     # What is imported when it is needed may lie where that user cannot read.
-    assert bs4 and charset_normalizer
+    assert bs4 and chardet
     if os.geteuid() != 0:
         yield lambda read: read()
         return
