@@ -85,8 +85,8 @@ def rows(stream: BinaryIO, limits: Limits, limit: int) -> Iterator[tuple[int, st
 
 def main(given: str) -> None:
     """Write the rows of the file that is the standard input as lines of JSON, within the limits that are given."""
-    from mog_assets.documents.child import limited
     from mog_assets.documents.tables import record_of_values
+    from mog_assets.documents.worker import limited
 
     limits = json.loads(given)
     limited(limits["memory_bytes"])
