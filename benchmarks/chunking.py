@@ -24,8 +24,7 @@ from mog_assets.papers.learned_chunking.learned import Scorer, Shape, network, s
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.text.chunkers import CHUNKERS, Options
-from mog_assets.text.cuts import spans_to, unit_chars
-from mog_assets.text.sentences import units
+from mog_assets.text.cuts import spans_to, unit_chars, units
 
 REPEATS = 3
 # Text that chunkers with a model are timed on.

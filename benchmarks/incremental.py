@@ -31,7 +31,7 @@ from mog_assets.build.plan import graph
 from mog_assets.config import Settings
 from mog_assets.documents.reading import read_corpus
 from mog_assets.resources.store import Store
-from mog_assets.text.sentences import sentence_ends
+from mog_assets.text.cuts import sentence_ends
 
 # What is counted of a run, by the asset that reports it.
 COUNTERS = [

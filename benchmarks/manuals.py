@@ -31,7 +31,7 @@ from mog_assets.build import markdown
 from mog_assets.questions.marks import f1
 from mog_assets.resources.errors import MogError
 from mog_assets.serve.project import Project
-from mog_assets.text.sentences import units
+from mog_assets.text.cuts import units
 from mog_assets.text.terms import terms_of
 
 PACKAGES = {"sqlite3": "sqlite3-doc", "git-doc": "git-doc"}

@@ -49,13 +49,13 @@ CHUNKERS: Registry[Any] = Registry("chunker", "mog_assets.text.chunkers")
 # Readers of foreign data sets, each a command `mog import NAME`, which the plugin `datasets` has.
 IMPORTERS: Registry[Any] = Registry("importer")
 QUESTION_SOURCES: Registry[Any] = Registry("source of questions", "mog_assets.questions.sources")
-SOURCES: Registry[Any] = Registry("source", "mog_assets.documents.object_stores")
+SOURCES: Registry[Any] = Registry("source", "mog_assets.documents.sources")
 # Keys of a corpus that name a file, which is the place of a source: its scheme is the value.
 SOURCE_FILES: Registry[str] = Registry("key of a corpus")
 FORMATS: Registry[Any] = Registry("format", "mog_assets.documents.formats.kinds")
 # Formats of files that have many documents, each of them as a file of its own.
 CONTAINERS: Registry[Any] = Registry("format of many documents")
-READERS: Registry[Any] = Registry("reader", "mog_assets.documents.formats.readers")
+READERS: Registry[Any] = Registry("reader", "mog_assets.documents.formats.kinds")
 # The others are those of retrievers and levels, such as `bm25-1`.
 _RETRIEVERS = ("bm25", "dense", "title")
 EXPERTS: Registry[Any] = Registry("expert", "mog_assets.search.relations", reserved=_RETRIEVERS)

@@ -15,8 +15,8 @@ import numpy as np
 
 from mog_assets.answer.roles import AnswerRequest, Judgement, Passage, Reply, Role, Usage
 from mog_assets.index.postings import idf, saturation
+from mog_assets.text.cuts import sentence_ends
 from mog_assets.text.languages import of_texts
-from mog_assets.text.sentences import sentence_ends
 from mog_assets.text.terms import terms_of
 
 T = TypeVar("T")

@@ -124,11 +124,6 @@ def scan(path: Path, limit: int, questions: Collection[str] = ()) -> list[Folder
     Files and folders whose name starts with a dot are skipped. A link is read if its target is a file in the folder.
     Files of unknown kinds share one entry per kind.
 
-    Args:
-        path: A `.jsonl`, `.csv` or `.tsv` file, any of them with `.gz`, or a folder.
-        limit: Bytes that a file which is one document may have.
-        questions: Real paths of files of questions, which are not read if they are in the folder.
-
     Raises:
         MogError: the path does not exist, or is a file of another kind.
     """

@@ -1,19 +1,117 @@
-"""The outcomes of earlier readings of a corpus, so that unchanged records are not read again.
+"""What is kept of the files of a corpus: hashes and outcomes of earlier readings, and texts while it is read.
 
-Each row says: these bytes, read by this version, give this outcome. So it stays valid whatever happens to the artefact,
-and can be deleted at any time.
+Hashes tell that an edit is none, and outcomes that unchanged records are not read again. Both may be deleted.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
 import os
+import time
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.documents.folders import Stamp
+from mog_assets.documents.folders import FolderFile, Stamp, opened, scan
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.scratch import Scratch
+from mog_assets.resources.writing import atomic
+
+# Bytes that are in memory at a time.
+_PIECE = 1 << 20
+# The last state of every file of hashes that this process has read: sensors look every few seconds.
+_read: dict[Path, tuple[Stamp, dict[str, list[int | str]]]] = {}
+
+
+def source_state(path: Path, limit: int, questions: Collection[str] = (), cache: Path | None = None) -> list[list[Any]]:
+    """The state of a corpus, as JSON: equal as long as nothing was added, edited, renamed, touched or removed.
+
+    Only files whose stamp is another than that in the cache are opened.
+    """
+    contents = Contents(cache)
+
+    def state(file: FolderFile) -> list[Any]:
+        if file.status is None or file.refusal:
+            return [file.place, file.refusal]
+        return [file.place, file.status.st_mtime_ns, contents.of(file)]
+
+    states = [state(found) for found in scan(path, limit, questions)]
+    contents.keep()
+    return states
+
+
+class Contents:
+    """Hashes of files by name and stamp, kept from one look at a corpus to the next.
+
+    An edit may leave size and time of a file as they were, and a copy may change everything but these. The stamp tells
+    of the first, the hash that the second is none.
+
+    Args:
+        path: Where they are kept; None: nowhere. It can be deleted at any time.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._known = _stored(path, _stamp(path)) if path else {}
+        self._now: dict[str, list[int | str]] = {}
+
+    def of(self, file: FolderFile) -> str:
+        """SHA-256 of a file in hexadecimal; the reason if it cannot be read."""
+        assert file.status is not None
+        stamp, started = Stamp.of(file.status), time.time_ns()
+        noted = self._known.get(file.place)
+        if noted is None or noted[:-1] != list(stamp):
+            try:
+                with opened(file.path) as stream:
+                    digest = hashlib.sha256()
+                    while piece := stream.read(_PIECE):
+                        digest.update(piece)
+                noted = [*stamp, digest.hexdigest()]
+            except OSError as error:
+                return f"cannot be read: {error.strerror}"
+        if stamp.settled(started):
+            self._now[file.place] = noted
+        return str(noted[-1])
+
+    def keep(self) -> None:
+        """Keep the hashes of all files that were asked for and whose stamps can be trusted, and no others."""
+        if self._path is None or self._now == self._known:
+            return
+        # Nothing but time is lost without them.
+        with contextlib.suppress(OSError, MogError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic(self._path) as temporary:
+                temporary.write_text(json.dumps(self._now), encoding="utf-8")
+
+
+def _stamp(path: Path) -> Stamp | None:
+    try:
+        return Stamp.of(path.stat())
+    except OSError:
+        return None
+
+
+def _stored(path: Path, stamp: Stamp | None) -> dict[str, list[int | str]]:
+    if stamp is None:
+        return {}
+    read = _read.get(path)
+    if read is not None and read[0] == stamp:
+        return read[1]
+    try:
+        stored = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    hashes = stored if isinstance(stored, dict) else {}
+    _read[path] = stamp, hashes
+    return hashes
+
 
 _SCHEMA = pa.schema(
     [
@@ -105,3 +203,53 @@ def load_memory(path: Path, signature: str) -> Memory:
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
         return Memory()
     return memory
+
+
+# Characters buffered in memory: a small corpus is never written to disk.
+_WAITING = 32_000_000
+
+
+class Spool(Mapping[str, str]):
+    """Texts by key."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._file = Scratch(folder)
+        self._waiting: dict[str, str] = {}
+        self._characters = 0
+        self._places: dict[str, tuple[int, int]] = {}
+
+    def add(self, key: str, text: str) -> None:
+        """Add a text; an existing text with this key stays.
+
+        Raises:
+            MogError: the disk is full.
+        """
+        if key in self:
+            return
+        self._waiting[key] = text
+        self._characters += len(text)
+        if self._characters > _WAITING:
+            self._write()
+
+    def _write(self) -> None:
+        parts = [text.encode() for text in self._waiting.values()]
+        sizes = [len(part) for part in parts]
+        starts = accumulate(sizes, initial=self._file.append(parts))
+        self._places |= zip(self._waiting, zip(starts, sizes, strict=False), strict=True)
+        self._waiting.clear()
+        self._characters = 0
+
+    def __getitem__(self, key: str) -> str:
+        if key in self._waiting:
+            return self._waiting[key]
+        return self._file.read(*self._places[key]).decode()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._waiting or key in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._places
+        yield from self._waiting
+
+    def __len__(self) -> int:
+        return len(self._places) + len(self._waiting)

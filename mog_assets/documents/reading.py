@@ -10,9 +10,10 @@ import time
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, cast
@@ -21,9 +22,8 @@ from mog_assets.documents.decoding import decode, other_encoding, parse_line, sp
 from mog_assets.documents.documents import MODIFIED, Document, Skipped, document_of, make_document, packed, unpacked
 from mog_assets.documents.folders import FolderFile, Stamp, opened, scan, too_long
 from mog_assets.documents.formats.archives import unpack_text
-from mog_assets.documents.formats.kinds import CONTAINERS, GZIP, Container, format_of
-from mog_assets.documents.memory import Journal, Memory, Outcome
-from mog_assets.documents.spool import Spool
+from mog_assets.documents.formats.kinds import CONTAINERS, GZIP, format_of
+from mog_assets.documents.memory import Journal, Memory, Outcome, Spool
 from mog_assets.documents.tables import Wrong, read_rows, record_of
 from mog_assets.documents.worker import Limits, Parser, Unsettled, check_reader
 from mog_assets.resources.errors import MogError
@@ -161,12 +161,11 @@ def _read_file(file: FolderFile, context: _Context) -> tuple[Stamp | None, Seque
     remembered = context.memory.of_file(file.name, stamp)
     if remembered is not None:
         return stamp, [_Record(line, raw, context.memory.outcomes[raw]) for line, raw in remembered]
-    read = _READERS[file.many]
     try:
         for _ in range(2):
             with opened(file.path) as stream:
                 stamp = Stamp.of(os.fstat(stream.fileno()))
-                records = list(read(file, stream, context))
+                records = list(_records(file, stream, context))
                 if Stamp.of(os.fstat(stream.fileno())) == stamp:
                     return stamp if stamp.settled(now) else None, records
     except OSError as error:
@@ -174,18 +173,38 @@ def _read_file(file: FolderFile, context: _Context) -> tuple[Stamp | None, Seque
     return None, [_refused(0, b"", file.place, "changed twice while it was read")]
 
 
-def _read_whole(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+_Items = Iterator[tuple[int, str, bytes, Callable[[], Document] | str]]
+"""Of each record its number (0: the whole file), its id or a substitute, the hash of its bytes (b"": none), and what
+makes it a document, or why it is none. What makes it raises ValueError with the reason, and perhaps its id."""
+
+
+def _records(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+    packed_kind = "table" if file.many == "rows" else "JSON Lines file"
+    try:
+        for number, identity, raw, make in _READERS[file.many](file, stream, context):
+            if isinstance(make, str):
+                yield _refused(number, raw, identity, make)
+            elif raw in context.memory.outcomes:
+                yield _Record(number, raw, context.memory.outcomes[raw])
+            else:
+                try:
+                    yield _read(number, raw, make(), context.spool)
+                except ValueError as error:
+                    reason, own = error.args if len(error.args) == 2 else (error, "")
+                    settled = b"" if isinstance(error, Unsettled) else raw
+                    yield _refused(number, settled, own or identity, str(reason))
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        yield _refused(0, b"", "", f"expected a readable {packed_kind}, got: {error}")
+    except ValueError as error:
+        yield _refused(0, b"", file.place, str(error))
+
+
+def _whole(file: FolderFile, stream: BinaryIO, context: _Context) -> _Items:
     content = stream.read(context.limit + 1)
     status = os.fstat(stream.fileno())
-    if len(content) > context.limit:
-        yield _refused(0, b"", file.place, too_long(status.st_size, context.limit))
-        return
-    notes = {"path": file.place, **_modified(status)}
-    raw = _hashed(file.name, content)
-    if raw in context.memory.outcomes:
-        yield _Record(0, raw, context.memory.outcomes[raw])
-        return
-    try:
+
+    def make() -> Document:
+        notes = {"path": file.place, **_modified(status)}
         # A site may give it under any address.
         place = file.place if not content.startswith(b"%PDF-") else f"{file.place.removesuffix('.pdf')}.pdf"
         form = format_of(place)
@@ -197,14 +216,14 @@ def _read_whole(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterat
             parsed = form.read(file.place[: -len(GZIP)] if packed else file.place, text)
             notes |= {} if encoding == "utf-8" else {"encoding": encoding}
         notes |= parsed.notes
-        document = make_document(
+        return make_document(
             file.place, parsed.title, parsed.text, parsed.metadata, notes, parsed.marks, parsed.removed
         )
-        yield _read(0, raw, document, context.spool)
-    except Unsettled as error:
-        yield _refused(0, b"", file.place, str(error))
-    except ValueError as error:
-        yield _refused(0, raw, file.place, str(error))
+
+    if len(content) > context.limit:
+        yield 0, file.place, b"", too_long(status.st_size, context.limit)
+    else:
+        yield 0, file.place, _hashed(file.name, content), make
 
 
 def _hashed(*parts: str | bytes) -> bytes:
@@ -223,99 +242,66 @@ def _modified(status: os.stat_result) -> dict[str, str]:
     return {MODIFIED: time_of.isoformat().replace("+00:00", "Z")}
 
 
-def _read_lines(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
-    try:
-        lines = gzip.open(stream) if file.name.lower().endswith(GZIP) else stream  # noqa: SIM115
-        for number, line, size in split_lines(lines, context.limit):
-            if number == 1 and (encoding := other_encoding(line)):
-                yield _refused(0, b"", file.place, f"expected UTF-8, got {encoding.upper()}: save it as UTF-8")
-                return
-            if size > context.limit:
-                yield _refused(number, b"", "", too_long(size, context.limit))
-                continue
-            # No file name starts with NUL, so a line is never mistaken for a file.
-            raw = _hashed("", file.name, line)
-            if raw in context.memory.outcomes:
-                yield _Record(number, raw, context.memory.outcomes[raw])
-            else:
-                record = _with_fields(parse_line(line, context.limits.encoding), dict(context.limits.columns))
-                yield _read_line(file, number, raw, record, context.spool)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        yield _refused(0, b"", "", f"expected a readable JSON Lines file, got: {error}")
+def _lines(file: FolderFile, stream: BinaryIO, context: _Context) -> _Items:
+    lines = gzip.open(stream) if file.name.lower().endswith(GZIP) else stream  # noqa: SIM115
+    for number, line, size in split_lines(lines, context.limit):
+        if number == 1 and (encoding := other_encoding(line)):
+            yield 0, file.place, b"", f"expected UTF-8, got {encoding.upper()}: save it as UTF-8"
+            return
+        if size > context.limit:
+            yield number, "", b"", too_long(size, context.limit)
+            continue
+
+        def make(line: bytes = line) -> Document:
+            record = _with_fields(parse_line(line, context.limits.encoding), dict(context.limits.columns))
+            return _document(file, record)
+
+        # No file name starts with NUL, so a line is never mistaken for a file.
+        yield number, "", _hashed("", file.name, line), make
 
 
-def _read_table(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+def _rows(file: FolderFile, stream: BinaryIO, context: _Context) -> _Items:
     name = file.name.lower()
-    try:
-        table = gzip.open(stream) if name.endswith(GZIP) else stream  # noqa: SIM115
-        for row in read_rows(
-            cast(BinaryIO, table), name.removesuffix(GZIP), context.limit, encoding=context.limits.encoding
-        ):
-            if isinstance(row, Wrong):
-                raw = _hashed("", "", "", file.name, json.dumps(row[1:]))
-                yield _refused(row.number, raw, "".join(row.fields[:1])[:100], row.reason)
-                continue
-            record = record_of(row, file.place, dict(context.limits.columns))
-            raw = _hashed("", "", file.name, json.dumps([record, row.literal], ensure_ascii=True))
-            if raw in context.memory.outcomes:
-                yield _Record(row.number, raw, context.memory.outcomes[raw])
-            else:
-                notes = {"quotation marks not closed": 1} if row.literal else {}
-                yield _read_line(file, row.number, raw, record, context.spool, notes)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        yield _refused(0, b"", "", f"expected a readable table, got: {error}")
-    except ValueError as error:
-        yield _refused(0, b"", file.place, str(error))
+    table = gzip.open(stream) if name.endswith(GZIP) else stream  # noqa: SIM115
+    for row in read_rows(
+        cast(BinaryIO, table), name.removesuffix(GZIP), context.limit, encoding=context.limits.encoding
+    ):
+        if isinstance(row, Wrong):
+            raw = _hashed("", "", "", file.name, json.dumps(row[1:]))
+            yield row.number, "".join(row.fields[:1])[:100], raw, row.reason
+            continue
+        record = record_of(row, file.place, dict(context.limits.columns))
+        raw = _hashed("", "", file.name, json.dumps([record, row.literal], ensure_ascii=True))
+        notes = {"quotation marks not closed": 1} if row.literal else {}
+        yield row.number, "", raw, partial(_document, file, record, notes)
 
 
-def _read_records(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
-    try:
-        for number, _, line, size in _container(file).split(stream, context.limits, context.limit):
-            if size > context.limit:
-                yield _refused(number, b"", "", too_long(size, context.limit))
-                continue
-            record = parse_line(line)
+def _container(file: FolderFile, stream: BinaryIO, context: _Context) -> _Items:
+    container = CONTAINERS[os.path.splitext(file.name)[1].lower()]
+    for number, name, content, size in container.split(stream, context.limits, context.limit):
+        identity = f"{file.place}:{name or number}"
+        if size > context.limit:
+            yield number, "", b"", too_long(size, context.limit)
+        elif not container.suffix:
+            record = parse_line(content)
             if isinstance(record, dict):
                 record["id"] = record.get("id") or f"{file.place}:{number}"
             # With its id, which may be that of its place.
             raw = _hashed("", "", "", "", "", file.name, json.dumps(record))
-            if raw in context.memory.outcomes:
-                yield _Record(number, raw, context.memory.outcomes[raw])
-            else:
-                yield _read_line(file, number, raw, record, context.spool)
-    except ValueError as error:
-        yield _refused(0, b"", file.place, str(error))
+            yield number, "", raw, partial(_document, file, record)
+        else:
 
-
-def _container(file: FolderFile) -> Container:
-    return CONTAINERS[os.path.splitext(file.name)[1].lower()]
-
-
-def _read_parts(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
-    container = _container(file)
-    try:
-        for number, name, content, size in container.split(stream, context.limits, context.limit):
-            if size > context.limit:
-                yield _refused(number, b"", "", too_long(size, context.limit))
-                continue
-            identity = f"{file.place}:{name or number}"
-            # With its id: one without a name may have moved to another place.
-            raw = _hashed("", "", "", "", file.name, identity, content)
-            if raw in context.memory.outcomes:
-                yield _Record(number, raw, context.memory.outcomes[raw])
-                continue
-            try:
+            def make(number: int = number, content: bytes = content, identity: str = identity) -> Document:
                 # As a file of this part alone would be read.
                 parsed = context.parser.parse(f"{file.place}-{number}{container.suffix}", content)
                 notes = {"path": file.place, **parsed.notes}
-                document = make_document(identity, parsed.title, parsed.text, parsed.metadata, notes, parsed.marks)
-                yield _read(number, raw, document, context.spool)
-            except Unsettled as error:
-                yield _refused(number, b"", identity, str(error))
-            except ValueError as error:
-                yield _refused(number, raw, identity, str(error))
-    except ValueError as error:
-        yield _refused(0, b"", file.place, str(error))
+                return make_document(identity, parsed.title, parsed.text, parsed.metadata, notes, parsed.marks)
+
+            # With its id: one without a name may have moved to another place.
+            yield number, identity, _hashed("", "", "", "", file.name, identity, content), make
+
+
+_READERS = {"lines": _lines, "rows": _rows, "records": _container, "parts": _container, "": _whole}
 
 
 def _with_fields(record: dict[str, Any] | str, columns: dict[str, str]) -> dict[str, Any] | str:
@@ -327,31 +313,16 @@ def _with_fields(record: dict[str, Any] | str, columns: dict[str, str]) -> dict[
     return record | {field: record[key] for field, key in (usual | columns).items() if key in record}
 
 
-def _read_line(
-    file: FolderFile,
-    number: int,
-    raw: bytes,
-    record: dict[str, Any] | str,
-    spool: Spool,
-    notes: Mapping[str, Any] = MappingProxyType({}),
-) -> _Record:
+def _document(
+    file: FolderFile, record: dict[str, Any] | str, notes: Mapping[str, Any] = MappingProxyType({})
+) -> Document:
     if isinstance(record, str):
-        return _refused(number, raw, "", record)
+        raise ValueError(record)
     try:
-        return _read(number, raw, document_of(record, {"path": file.place, **notes}), spool)
+        return document_of(record, {"path": file.place, **notes})
     except ValueError as error:
-        identity = record.get("id")
         named = "" if "text" in record and "id" in record else "; name other keys under `columns` of the corpus"
-        return _refused(number, raw, "" if identity is None else str(identity)[:100], f"{error}{named}")
-
-
-_READERS = {
-    "lines": _read_lines,
-    "rows": _read_table,
-    "records": _read_records,
-    "parts": _read_parts,
-    "": _read_whole,
-}
+        raise ValueError(f"{error}{named}", str(record.get("id") or "")[:100]) from None
 
 
 def _read(line: int, raw: bytes, document: Document, spool: Spool) -> _Record:

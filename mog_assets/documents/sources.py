@@ -6,6 +6,7 @@ A `Source` is registered under its scheme: `source: "toy://shelf"` in the settin
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -22,6 +23,26 @@ from mog_assets import registry
 from mog_assets.registry import Registry
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.writing import atomic
+
+# Where rows are the documents: they are in so many items by a hash of their ids, each a `.jsonl` file, so that one that
+# changes changes one item. Reading remembers lines: the others of the item are not read again.
+PARTS = 256
+
+
+def part_of(identity: str) -> int:
+    """The part that a document belongs to, 0 … `PARTS` − 1."""
+    return hashlib.sha256(identity.encode()).digest()[0] % PARTS
+
+
+def name_of(part: int) -> str:
+    """The name of the item."""
+    return f"{part:02x}.jsonl"
+
+
+def number_of(name: str) -> int:
+    """The part of an item's name."""
+    return int(name.removesuffix(".jsonl"), 16)
+
 
 # The file beside the folder of copies that says which version of each item is there.
 _VERSIONS = ".versions.json"
@@ -91,10 +112,6 @@ SOURCES: Registry[Source] = registry.SOURCES
 def listed(corpus: str, address: str) -> dict[str, Item]:
     """The items of a source, by name.
 
-    Args:
-        corpus: The corpus, for messages.
-        address: With its scheme, `toy://shelf`.
-
     Raises:
         MogError: the source cannot be listed, or names an item that no file can be called.
     """
@@ -128,11 +145,6 @@ def synchronised(corpus: str, address: str, folder: Path) -> Copied:
     """Bring the copies of a source's items up to date.
 
     What was copied stays if the source fails midway, and is not read again.
-
-    Args:
-        corpus: The corpus, for messages.
-        address: See `listed`.
-        folder: Where the copies are.
 
     Raises:
         MogError: as `listed`, or an item cannot be read.

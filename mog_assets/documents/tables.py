@@ -190,11 +190,6 @@ def _trimmed(fields: list[str]) -> list[str]:
 def _fields(lines: _Lines, delimiter: str, width: int) -> tuple[list[str], bool] | None:
     """The next row, and whether it was read as it is written; None at the end.
 
-    Args:
-        lines: Of the table.
-        delimiter: Of the table.
-        width: Number of columns; 0 while it is not known.
-
     Raises:
         csv.Error: it is malformed.
         _TooLong: it is longer than the limit.

@@ -22,7 +22,7 @@ from mog_assets.index.vectors import Neighbours, VectorTable
 from mog_assets.resources.arrays import pairs
 from mog_assets.resources.tables import OpenTables, read_table
 from mog_assets.text.chunks import Layout
-from mog_assets.text.sentences import token_starts
+from mog_assets.text.cuts import token_starts
 
 Read = Callable[[str, str | None], Any]
 """Reads an asset of a corpus, or one of all corpora, from the store: an artefact with its manifest and files."""

@@ -23,7 +23,7 @@ from mog_assets.index.layouts import bucket_layout
 from mog_assets.index.term_tables import TermTable, write_table
 from mog_assets.index.tokens import assemble, level_counts
 from mog_assets.resources.tables import text_array
-from mog_assets.text.plain import plain
+from mog_assets.text.characters import plain
 from mog_assets.text.questions import WORD, words_in
 
 # More than the number of any bucket; a power of two.

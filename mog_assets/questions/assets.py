@@ -265,7 +265,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             },
             source=_question_sources,
             outside="question_files",
-            version="8",
+            version="9",
             checks=(EVERY_SPLIT_IS_USED,),
             kinds=("parquet",),
         )

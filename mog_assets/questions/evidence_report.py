@@ -16,10 +16,6 @@ REPORT = "_evidence.parquet"
 def report_rows(stored: Artefact, question_set: str) -> list[dict[str, Any]]:
     """What was found of the questions of a set, and which of them are not used.
 
-    Args:
-        stored: The asset `questions`.
-        question_set: Name of the set.
-
     Returns:
         A dict per question: id, question (its text), split (both empty if it is not used), level (see
         `Question.level`), found (`offsets`, `exact`, `normalised`, `fuzzy`, or empty), places (their number), score of

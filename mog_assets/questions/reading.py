@@ -137,13 +137,6 @@ def read_questions(
 ) -> QuestionReading:
     """Read a question set and locate its evidence.
 
-    Args:
-        path: The file, see `records.read_records`.
-        documents: The documents of every corpus that the set names.
-        texts: Their texts, for quotes.
-        columns: Names of columns, see `records.read_records`.
-        parts: See `splits.divided`.
-
     Returns:
         See `located`.
 
@@ -163,12 +156,6 @@ def located(
 
     A quote that is not found leaves the question with what else is known: other quotes, the document, the answer.
     Questions without a split are divided by document, see `splits.divided`.
-
-    Args:
-        records: Where each record stands, and the record, or what is wrong with it.
-        documents: The documents of every corpus that the set names.
-        texts: Their texts, for quotes.
-        parts: See `splits.divided`.
     """
     reading, names = QuestionReading(), DocumentNames(documents)
     drafts: list[_Draft] = []

@@ -492,12 +492,6 @@ def unpacked(path: Path, kind: str) -> Iterator[tuple[BinaryIO, BinaryIO]]:
 def lines_of(path: Path, kind: str, limit: int, advance: Advance | None = None) -> Iterator[tuple[int, bytes, str]]:
     """Number, bytes, and what is wrong with every line that is not blank; a line over the limit is not kept.
 
-    Args:
-        path: A file, see `unpacked`.
-        kind: What it should be, for the message.
-        limit: Bytes of a line.
-        advance: Called with the bytes of the file that were read since the last call.
-
     Raises:
         MogError: it cannot be read, or its byte order mark is not that of UTF-8.
     """

@@ -89,8 +89,8 @@ def _of_file(asked: ReadSet) -> QuestionReading:
 
 
 def _state_of_file(settings: Settings, question_set: QuestionSetSettings) -> object:
-    from mog_assets.documents.contents import Contents
     from mog_assets.documents.folders import FolderFile
+    from mog_assets.documents.memory import Contents
 
     path = question_set.path
     if path is None or not path.exists():

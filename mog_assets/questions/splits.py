@@ -86,11 +86,6 @@ def _words(text: str) -> str:
 def check_splits(key: str, named: Sequence[str], there: Mapping[str, int]) -> None:
     """Reject the name of a split that no question of a file has.
 
-    Args:
-        key: Name of the setting.
-        named: Splits that it names.
-        there: Number of questions by split.
-
     Raises:
         MogError: no question has one of the splits.
     """

@@ -35,7 +35,7 @@ from mog_assets.serve import reading
 from mog_assets.serve.generations import Generation, Generations
 from mog_assets.serve.hooks import ALL, EVERYTHING, Principal, Sight, opened_authorizer, opened_observers
 from mog_assets.serve.results import Answer, CorpusInfo, Document, Passage, Retrieved
-from mog_assets.text.sentences import sentence_ends
+from mog_assets.text.cuts import sentence_ends
 
 _log = logging.getLogger(__name__)
 # Characters of a question; a longer one is a document.

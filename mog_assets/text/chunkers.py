@@ -1,7 +1,7 @@
 """Chunkers of level 1: each cuts a text into spans that tile it.
 
 A chunker is a function of a text, its options, and, if it uses meaning, the vectors of the text's units (`units` of
-text/sentences.py). Its spans start at 0, are adjacent, and end at len(text); an empty text has none.
+text/cuts.py). Its spans start at 0, are adjacent, and end at len(text); an empty text has none.
 """
 
 from __future__ import annotations
@@ -16,8 +16,19 @@ import numpy as np
 
 from mog_assets import registry
 from mog_assets.registry import Registry
-from mog_assets.text.cuts import WINDOW, Spans, candidates, least, opening, spans_to, unit_chars
-from mog_assets.text.sentences import cut, sentence_ends, token_starts, units
+from mog_assets.text.cuts import (
+    WINDOW,
+    Spans,
+    candidates,
+    cut,
+    least,
+    opening,
+    sentence_ends,
+    spans_to,
+    token_starts,
+    unit_chars,
+    units,
+)
 
 # Logical name of the weights of a trained chunker.
 WEIGHTS = "chunker.safetensors"
@@ -63,10 +74,6 @@ def sentences(text: str, finest_chars: int) -> Spans:
     """Whole sentences packed up to `finest_chars` characters; no chunk is longer.
 
     A longer sentence is cut at white space, or anywhere if there is none.
-
-    Args:
-        text: Any text.
-        finest_chars: Greatest length in characters, ≥ 1.
     """
     ends = sentence_ends(text).tolist()
     ends_of: list[int] = []
@@ -106,10 +113,6 @@ def recursive(text: str, finest_chars: int) -> Spans:
 
     References: the spans are those of LangChain's `RecursiveCharacterTextSplitter` (langchain-text-splitters 1.1.3)
     with its separators, `chunk_overlap=0`, `keep_separator="end"` and `strip_whitespace=False`.
-
-    Args:
-        text: Any text.
-        finest_chars: Greatest length in characters, ≥ 1.
     """
     ends_of: list[int] = []
 
@@ -198,10 +201,6 @@ def paragraphs(text: str, finest_chars: int) -> Spans:
 
     Minimises the sum over all chunks of the squared relative distance from `finest_chars`, plus `_PARAGRAPH` for every
     paragraph that begins inside a chunk. No chunk is longer than twice `finest_chars`.
-
-    Args:
-        text: Any text.
-        finest_chars: Target length in characters, ≥ 1.
     """
     ends = units(text, unit_chars(finest_chars))
     length, possible = candidates(ends, unit_chars(finest_chars))

@@ -20,10 +20,9 @@ import pyarrow.parquet as pq
 
 from mog_assets.build.reuse import write_rows
 from mog_assets.resources.arrays import pairs
+from mog_assets.text.characters import characters
 from mog_assets.text.chunkers import CHUNKERS, Options
-from mog_assets.text.cuts import led, spans_to, unit_chars
-from mog_assets.text.scripts import characters
-from mog_assets.text.sentences import units
+from mog_assets.text.cuts import led, spans_to, unit_chars, units
 
 
 def coarser_count(counts: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Cuts: the geometry of spans that tile a text, and the cheapest cut."""
+"""Sentences and tokens of a text, cuts between them, and the cheapest cut, as offsets."""
 
 from __future__ import annotations
 
@@ -6,6 +6,83 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
+
+# Full stops and question marks of East Asia, India, Arabic, Armenian, Ethiopia, Khmer and Burmese.
+_STOPS = "。！？｡।॥؟۔։።។။"
+# A sentence ends after its final punctuation, closing quotes and brackets, and the white space that follows; if the
+# next one starts with a lower-case letter, the full stop belongs to an abbreviation. A line break ends any sentence.
+# The first character is before the alternatives, because the engine then searches for it alone. A run of full stops is
+# tried once, at its start: trying each would take quadratic time on a line of a million.
+_END = re.compile(
+    rf"[.!?…{_STOPS}\n](?:"
+    rf"(?<=\n)\s*|(?<=[{_STOPS}])[{_STOPS}]*\s*|"
+    r"(?<=[.!?…])(?<![.!?…][.!?…])[.!?…]*+[\"'”’)\]]*+\s++(?=[^a-z]))"
+)
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:[A-Z]|Dr|Mr|Mrs|Ms|Prof|St|vs|etc|e\.g|i\.e|cf|al|Fig|fig|No|no|approx|ca|Inc|Ltd|Jr|Sr|U\.S))$"
+)
+# Not a model's tokenizer: counts must not change with the encoder or the reader.
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+def token_starts(text: str) -> np.ndarray:
+    """Offsets at which the tokens of a text start: words (runs of letters, digits, underscores) and punctuation marks.
+
+    Returns:
+        int64 array of strictly increasing offsets.
+    """
+    return np.fromiter((match.start() for match in _TOKEN.finditer(text)), np.int64)
+
+
+def sentence_ends(text: str) -> np.ndarray:
+    """Offsets just after each sentence and the white space that follows it.
+
+    Returns:
+        int64 array of strictly increasing offsets; the last one is len(text) unless the text is empty.
+    """
+    ends = []
+    abbreviated = _ABBREVIATION.search
+    for match in _END.finditer(text):
+        start, end = match.span()
+        if text[start] == "." and abbreviated(text, max(0, start - 8), start) and "\n" not in match.group():
+            continue
+        ends.append(end)
+    if text and (not ends or ends[-1] != len(text)):
+        ends.append(len(text))
+    return np.asarray(ends, np.int64)
+
+
+def units(text: str, longest: int) -> np.ndarray:
+    """Offsets just after each sentence; a sentence of more than `longest` characters counts as several.
+
+    It is cut at white space, or anywhere if there is none: a text without sentence ends, such as a table, would
+    otherwise be one unit as long as its document.
+
+    Returns:
+        int64 array of strictly increasing offsets; the last one is len(text) unless the text is empty.
+    """
+    ends = sentence_ends(text)
+    if not (np.diff(ends, prepend=0) > longest).any():
+        return ends
+    ends_of: list[int] = []
+    start = 0
+    for end in ends.tolist():
+        while end - start > longest:
+            start = cut(text, start, start + longest)
+            ends_of.append(start)
+        ends_of.append(end)
+        start = end
+    return np.asarray(ends_of, np.int64)
+
+
+def cut(text: str, start: int, limit: int) -> int:
+    """The offset after the last white space between `start` and `limit`, else `limit`."""
+    within = text[start + 1 : limit]
+    if not within or within[-1].isspace():
+        return limit
+    word = within.rsplit(None, 1)[-1]
+    return limit if len(word) == len(within) else limit - len(word)
+
 
 Spans = np.ndarray  # int64, shape (n, 2): start and end offset of each level-1 chunk, in characters
 
@@ -37,10 +114,6 @@ def led(text: str, spans: Spans) -> Spans:
     """The spans of a text of which none but the last ends on a heading or a defined term: these go to the next.
 
     A heading is a short line that ends without punctuation, and is a paragraph of its own or stands above prose.
-
-    Args:
-        text: The text.
-        spans: Tile it.
     """
     ends = spans[:, 1].tolist()
     for i, end in enumerate(ends[:-1]):
@@ -91,12 +164,7 @@ WINDOW = 24
 
 
 def opening(text: str, ends: np.ndarray) -> np.ndarray:
-    """Which units of a text open a paragraph: the first, and those after a blank line; bool of shape (units,).
-
-    Args:
-        text: The text.
-        ends: Offsets of the ends of its units.
-    """
+    """Which units of a text open a paragraph: the first, and those after a blank line; bool of shape (units,)."""
     kept = np.ones(len(ends), bool)
     start = 0
     for i, end in enumerate(ends[:-1].tolist()):
@@ -108,10 +176,6 @@ def opening(text: str, ends: np.ndarray) -> np.ndarray:
 
 def candidates(ends: np.ndarray, longest: int) -> tuple[np.ndarray, np.ndarray]:
     """The possible chunks of a text.
-
-    Args:
-        ends: Offsets of the ends of its n units.
-        longest: Characters of the longest chunk. A unit that is longer is a chunk of its own.
 
     Returns:
         Characters of the chunk from the start of each unit to the end of each following one, int64 of shape (n,

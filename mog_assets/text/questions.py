@@ -11,8 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
+from mog_assets.text.characters import plain
 from mog_assets.text.languages import LANGUAGES
-from mog_assets.text.plain import plain
 from mog_assets.text.terms import EXACT, folded, is_word, terms_of
 
 # A shorter word has too many neighbours. The first letter is rarely the wrong one.

@@ -11,14 +11,48 @@ import runpy
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import distribution, version
 from itertools import groupby
 
-from mog_assets.text.compounds import parts
+from mog_assets.text.characters import BIGRAMS, TRIGRAMS, WITHOUT_BLANKS, plain
 from mog_assets.text.languages import DEFAULT, LANGUAGES, Language
-from mog_assets.text.plain import plain
-from mog_assets.text.scripts import BIGRAMS, TRIGRAMS, WITHOUT_BLANKS
+
+# A shorter word is no part.
+_SHORTEST = 4
+
+
+@lru_cache(maxsize=1 << 18)
+def parts(word: str, code: str) -> tuple[str, ...]:
+    """The two words that a compound is made of, or none.
+
+    Of several places where it can be cut, that is taken whose shorter part is longest, with the shortest link between
+    them: "Verteidigungsleistung" is "verteidigung" and "leistung".
+
+    Args:
+        word: Case folded.
+        code: Of a language with compounds.
+    """
+    best: tuple[tuple[int, int], tuple[str, ...]] = ((0, 0), ())
+    for place in range(_SHORTEST, len(word) - _SHORTEST + 1):
+        head = word[place:]
+        if not _is_known(head, code):
+            continue
+        for link in LANGUAGES[code].compounds:
+            first = word[:place].removesuffix(link)
+            if word[:place].endswith(link) and len(first) >= _SHORTEST and _is_known(first, code):
+                best = max(best, ((min(len(first), len(head)), -len(link)), (first, head)))
+    return best[1]
+
+
+@lru_cache(maxsize=1 << 18)
+def _is_known(word: str, code: str) -> bool:
+    from simplemma import is_known
+
+    # Its name of Bokmål; and German nouns have a capital.
+    lang = "nb" if code == "no" else code
+    return bool(is_known(word, lang) or is_known(word.capitalize(), lang))
+
 
 # Part of the fingerprint of all term counts.
 ANALYSIS = " ".join(map(version, ("py3langid", "PyStemmer", "simplemma"))) + (
@@ -136,10 +170,6 @@ def _of_word(word: str, code: str) -> list[str]:
 
 def located(texts: Sequence[str], language: str = DEFAULT) -> tuple[list[list[int]], list[list[int]], list[str]]:
     """The terms of texts in a language, and where the words start that they are of.
-
-    Args:
-        texts: The texts.
-        language: Its code.
 
     Returns:
         Of each text the offsets of terms, ascending; as many ids of terms; and the terms by id.

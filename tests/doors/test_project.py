@@ -17,8 +17,8 @@ from mog_assets import config
 from mog_assets.cli import main
 from mog_assets.cli.found_questions import find_questions, holds_questions
 from mog_assets.cli.init import find_documents, written
-from mog_assets.documents.contents import source_state
 from mog_assets.documents.folders import suffixes
+from mog_assets.documents.memory import source_state
 from mog_assets.documents.reading import read_corpus
 
 

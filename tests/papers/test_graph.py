@@ -33,7 +33,7 @@ from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (
     search_block,
     searched,
 )
-from mog_assets.text.sentences import sentence_ends
+from mog_assets.text.cuts import sentence_ends
 from mog_assets.text.terms import tokenise
 
 K1, B = 1.5, 0.75

@@ -29,8 +29,7 @@ from mog_assets.resources.points import interrupt_with
 from mog_assets.resources.store import Store
 from mog_assets.serve import project as serving
 from mog_assets.text.chunkers import paragraphs
-from mog_assets.text.cuts import WINDOW, candidates, least, unit_chars
-from mog_assets.text.sentences import units
+from mog_assets.text.cuts import WINDOW, candidates, least, unit_chars, units
 
 FINEST = 120
 QUICK = ChunkerTraining(width=16, layers=1, epochs=3, patience=3, batch_size=16)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mog_assets.questions.marks import f1
-from mog_assets.text.sentences import sentence_ends
+from mog_assets.text.cuts import sentence_ends
 from mog_assets.text.terms import terms_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mog_assets.text.sentences import units
+from mog_assets.text.cuts import units
 
 # Tokens of a window; of these, at most so many of the question and of the title.
 WINDOW, QUESTION, TITLE = 192, 64, 24

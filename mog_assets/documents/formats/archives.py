@@ -22,11 +22,6 @@ def unpack(content: bytes, kind: str, limit: int) -> dict[str, bytes]:
 
     Nothing is written to disk, so names are never paths.
 
-    Args:
-        content: The archive.
-        kind: Suffix, for messages.
-        limit: Bytes that the files may have together, in what the archive says and in truth.
-
     Raises:
         ValueError: it is damaged or encrypted, or a limit is exceeded; the message is the reason.
     """
@@ -58,10 +53,6 @@ def unpack(content: bytes, kind: str, limit: int) -> dict[str, bytes]:
 
 def unpack_text(content: bytes, limit: int) -> bytes:
     """The content of a gzip file.
-
-    Args:
-        content: The file.
-        limit: Bytes that its content may have.
 
     Raises:
         ValueError: it is damaged or the limit is exceeded; the message is the reason.

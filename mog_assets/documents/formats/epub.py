@@ -20,11 +20,6 @@ _PAGES = ("application/xhtml+xml", "text/html")
 def read_epub(parts: dict[str, bytes], fallback: str, limit: int) -> Parsed:
     """Read a book.
 
-    Args:
-        parts: The files of the archive.
-        fallback: Title of a book without title and first line.
-        limit: Maximum characters of the text.
-
     Raises:
         ValueError: it is damaged or encrypted; the message is the reason.
     """

@@ -54,10 +54,6 @@ def read_html(html: str, fallback: str) -> Parsed:
     element whose class says `menu` or the like, or before the first heading. So are buttons and what is hidden, but
     for panels that open and what opens them. Images are read by their alternative text.
 
-    Args:
-        html: The page.
-        fallback: Title of a page without title and main heading.
-
     Raises:
         ValueError: it cannot be parsed.
     """
@@ -135,11 +131,7 @@ def _span(cell: Any, attribute: str) -> int:
 
 
 class _Hidden:
-    """What a browser does not show of a page until its reader does something.
-
-    Args:
-        soup: The page.
-    """
+    """What a browser does not show of a page until its reader does something."""
 
     def __init__(self, soup: Any) -> None:
         self._soup, self._count = soup, 0
@@ -234,11 +226,7 @@ def _is_bar(element: Any) -> bool:
 
 
 class _Flow:
-    """A text that grows as a page is walked through.
-
-    Args:
-        menus_end_at_heading: Whether lists of links are menus until a heading comes.
-    """
+    """A text that grows as a page is walked through."""
 
     def __init__(self, menus_end_at_heading: bool) -> None:
         self.marks: list[Mark] = []

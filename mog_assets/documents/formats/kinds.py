@@ -1,4 +1,4 @@
-"""Formats of files that are one document each: what reads a file, by its suffix.
+"""Formats of files that are one document each: what reads a file, by its suffix; readers of PDF and office files.
 
 Text is read in this process. Everything else is parsed in a process of its own, within limits (`worker`), in which the
 libraries are imported with the first file that needs them.
@@ -7,15 +7,40 @@ libraries are imported with the first file that needs them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO
 
 from mog_assets import registry
 from mog_assets.documents.formats import markup
 from mog_assets.documents.formats.marks import Parsed
-from mog_assets.documents.formats.readers import READERS
 from mog_assets.registry import Registry
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How PDF, Word and PowerPoint files of a corpus are read.
+
+    Attributes:
+        read: Reads them instead of the core, called as that of a `Format`.
+        recognise: Gives the texts on a page that is only an image, see `pdf.read_pdf`.
+        limits: Its defaults of `max_seconds` and `max_memory_mb`, if they are others.
+        packages: Those that it needs.
+        secrets: Whether its process gets variables of the environment that may be secrets, such as tokens.
+    """
+
+    read: Callable[[str, bytes, Mapping[str, Any]], Any] | None = None
+    recognise: Callable[[Any], Any] | None = None
+    limits: Mapping[str, float] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+    secrets: bool = False
+
+
+READERS: Registry[Reader] = registry.READERS
+"""Readers by name."""
+
+READERS.register("plain", Reader())
+
 
 GZIP = ".gz"
 
@@ -102,7 +127,7 @@ def _office(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
         from mog_assets.documents.formats.word import read_docx
 
         return read_docx(parts, PurePosixPath(name).stem, limits["text_bytes"], limits["unpacked_bytes"])
-    from mog_assets.documents.formats.slides import read_pptx
+    from mog_assets.documents.formats.office import read_pptx
 
     return read_pptx(parts, PurePosixPath(name).stem, limits["text_bytes"])
 

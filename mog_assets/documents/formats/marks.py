@@ -57,12 +57,7 @@ def heading(offset: int, depth: int, text: str) -> Mark:
 
 
 def page_at(marks: Sequence[Mark], offset: int) -> int | None:
-    """The number of the page or slide at an offset; None before the first, and in a text without pages.
-
-    Args:
-        marks: Sorted by offset.
-        offset: In characters of the normalised text.
-    """
+    """The number of the page or slide at an offset; None before the first, and in a text without pages."""
     for at in range(bisect_right(marks, offset, key=lambda mark: mark.offset) - 1, -1, -1):
         if marks[at].kind in _NUMBERED:
             return int(marks[at].text)
@@ -70,12 +65,7 @@ def page_at(marks: Sequence[Mark], offset: int) -> int | None:
 
 
 def headings_at(marks: Sequence[Mark], offset: int) -> tuple[str, ...]:
-    """The headings that an offset is under, outermost first.
-
-    Args:
-        marks: Sorted by offset.
-        offset: In characters of the normalised text.
-    """
+    """The headings that an offset is under, outermost first."""
     path: list[str] = []
     above = 7
     for at in range(bisect_right(marks, offset, key=lambda mark: mark.offset) - 1, -1, -1):
@@ -93,11 +83,7 @@ def clean(text: str) -> str:
 
 
 class MarkedText:
-    """A text that grows by paragraphs, with its marks.
-
-    Args:
-        limit: Maximum number of characters.
-    """
+    """A text that grows by paragraphs, with its marks."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

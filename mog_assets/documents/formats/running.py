@@ -43,10 +43,6 @@ def without_running(
     and is apart from the text; and if text starts or ends where it stands on fewer pages near these. A page that has
     nothing else keeps them.
 
-    Args:
-        pages: The lines of each.
-        edges: The bottom and the top of each page, in points.
-
     Returns:
         The lines that are left of each page, each text once that was taken out and says more than the number of a
         page, and the number of lines taken out.

@@ -1,4 +1,4 @@
-"""Read spreadsheets: every sheet under its name, a row as a line of cells divided by ` | `."""
+"""Read spreadsheets: every sheet under its name, a row as a line of cells divided by ` | `, as formats show them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import zipfile
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from io import BytesIO
 from itertools import accumulate, groupby, islice
@@ -16,8 +16,59 @@ from statistics import median
 from typing import Any
 
 from mog_assets.documents.formats.marks import MarkedText, Parsed, clean
-from mog_assets.documents.formats.number_formats import Show, number, shown
-from mog_assets.documents.formats.packages import DRAWING, RELATED, SHEET, Package
+from mog_assets.documents.formats.office import DRAWING, RELATED, SHEET, Package
+
+Show = Callable[[float], str]
+# Formats that a workbook need not spell.
+_KNOWN = {"9": "0%", "10": "0.00%"}
+_CURRENCY = re.compile(r"\[\$([^\]-]*)[^\]]*\]")
+# Colours, conditions, widths of signs; not `[h]`.
+_UNSHOWN = re.compile(r"\[(?!h+\]|m+\]|s+\])[^\]]*\]|_.|\*.", re.IGNORECASE)
+_LITERAL = re.compile(r'"([^"]*)"|\\(.)')
+_DIGITS = re.compile(r"[0#?]")
+# Where nothing but digits and signs between them is shown, such as `000-00-0000`; where else a number stands.
+_CODE, _NUMBER = re.compile(r"[^.,%/eE@A-Za-z]*"), re.compile(r"[0#?][0#?.,]*")
+
+
+number: Show = "%.15g".__mod__
+"""Show a number as it is stored, with the 15 digits that sheets compute with."""
+
+
+def shown(identity: str, code: str) -> Show | None:
+    """What shows the numbers that have a format; None if it is `number`, and for days and times."""
+    # The first section is for positive numbers; signs of the others are those of the number here.
+    code = _UNSHOWN.sub("", _CURRENCY.sub(r'"\1"', code or _KNOWN.get(identity, ""))).split(";")[0]
+    bare = _LITERAL.sub("", code).lower()
+    if not bare or re.search("[ymdhs@]|general|e[-+]|/", bare):
+        return None
+    if "%" in bare:
+        decimals = max(2, len(re.sub(r"[^0#?]", "", bare.partition(".")[2])))
+        return lambda value: f"{number(round(value * 100, decimals))}%"
+    literal = [match[1] or match[2] or "" for match in _LITERAL.finditer(code)]
+    if _CODE.fullmatch(bare) and bare.count("0") > 1:
+        return lambda value: _filled(code, bare.count("0"), value)
+    if not any(text.strip() for text in literal):
+        return None
+    plain = _LITERAL.sub(lambda match: match[1] or match[2] or "", _NUMBER.sub("\0", code, count=1))
+    return lambda value: plain.replace("\0", number(value), 1).strip() if "\0" in plain else number(value)
+
+
+def _filled(code: str, zeros: int, value: float) -> str:
+    """A whole number with leading zeros and the signs between its digits: 1067 as `01067`."""
+    if not value.is_integer() or abs(value) >= 1e15:
+        return number(value)
+    digits, pieces = list(str(abs(int(value))).zfill(zeros)), list[str]()
+    signs = [match[1] or match[2] or match[0] for match in re.finditer(r'"([^"]*)"|\\(.)|.', code)]
+    places = sum(map(bool, map(_DIGITS.fullmatch, signs)))
+    for sign in reversed(signs):
+        if not _DIGITS.fullmatch(sign):
+            pieces.append(sign if digits else "")
+        elif digits:
+            # What has no place of its own stands at the first.
+            pieces.append("".join(digits) if places == 1 else digits.pop())
+            places -= 1
+    return "-" * (value < 0) + "".join(reversed(pieces)).strip()
+
 
 # Places in the XML of a sheet; to parse it again takes three times what the library needs for all values.
 _ROWS = re.compile(rb'(<(?:\w+:)?row\b[^>]*?\br=")(\d+)')
@@ -57,12 +108,6 @@ def read_sheets(content: bytes, parts: dict[str, bytes], fallback: str, limit: i
 
     A merged cell is repeated in all its rows, and in its columns where others stand beside it. Rows of a table that is
     longer than a chunk are cells with the names of their columns.
-
-    Args:
-        content: The file.
-        parts: The files of the archive.
-        fallback: Title of a workbook without text.
-        limit: Maximum characters of the text.
 
     Raises:
         ValueError: it is damaged; the message is the reason.

@@ -2,19 +2,111 @@
 
 from __future__ import annotations
 
-import email
-import email.policy
 import re
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from mog_assets.documents.decoding import decode
 from mog_assets.documents.formats.archives import unpack
-from mog_assets.documents.formats.html_page import read_html
 from mog_assets.documents.formats.marks import MarkedText, Parsed, clean
-from mog_assets.documents.formats.mime import page_of, texts
-from mog_assets.documents.formats.numbering import BULLET, Numbering, value, whole
-from mog_assets.documents.formats.office_text import outermost, rows, text_of
-from mog_assets.documents.formats.packages import CHART, DIAGRAM, MATH, RELATED, WORD, Package
+from mog_assets.documents.formats.office import CHART, DIAGRAM, MATH, RELATED, WORD, Package, outermost, rows, text_of
+from mog_assets.registry import FORMATS
+
+BULLET = "-"
+_ROMAN = dict(m=1000, cm=900, d=500, cd=400, c=100, xc=90, l=50, xl=40, x=10, ix=9, v=5, iv=4, i=1)
+_CHINESE = "〇一二三四五六七八九"
+# Names of formats that write 12 as 十二.
+_COUNTED = re.compile("chineseCount|taiwaneseCount|japaneseCount|chineseLegal|koreanDigital2")
+
+
+def value(element: Any, name: str) -> str | None:
+    """The value of a child of an element; None if it has none."""
+    child = None if element is None else element.find(f"{WORD}{name}")
+    return None if child is None else child.get(f"{WORD}val")
+
+
+def whole(text: str | None, otherwise: int) -> int:
+    """A whole number, or what stands for one that is missing or damaged."""
+    return int(text) if text and text.isdecimal() else otherwise
+
+
+class Numbering:
+    """Counts the paragraphs of lists, in the order in which they are asked for."""
+
+    def __init__(self, root: Any) -> None:
+        self._levels: dict[str, dict[int, Any]] = {}
+        # Of each list: the levels that it counts by, those that it counts anew, and the first number of each.
+        self._lists: dict[str, tuple[str, dict[int, int], dict[int, int]]] = {}
+        self._counts: dict[str, dict[int, int]] = {}
+        self._begun: set[tuple[str, int]] = set()
+        links, named = dict[str, str | None](), dict[str | None, str]()
+        for abstract in () if root is None else root.iter(f"{WORD}abstractNum"):
+            key = abstract.get(f"{WORD}abstractNumId", "")
+            levels = ((whole(level.get(f"{WORD}ilvl"), 0), level) for level in abstract.iter(f"{WORD}lvl"))
+            self._levels[key] = dict(levels)
+            links[key], named[value(abstract, "styleLink")] = value(abstract, "numStyleLink"), key
+        for one in () if root is None else root.iter(f"{WORD}num"):
+            key = value(one, "abstractNumId") or ""
+            if link := links.get(key):
+                key = named.get(link, key)
+            starts = {
+                whole(changed.get(f"{WORD}ilvl"), 0): whole(value(changed, "startOverride"), 1)
+                for changed in one.iter(f"{WORD}lvlOverride")
+                if value(changed, "startOverride")
+            }
+            first = {at: whole(value(level, "start"), 1) for at, level in self._levels.get(key, {}).items()}
+            self._lists[one.get(f"{WORD}numId", "")] = key, starts, first | starts
+
+    def label(self, number: str, level: int | None, style: str) -> str | None:
+        """What stands before the next paragraph of a list; None if there is no such list.
+
+        Args:
+            number: Of the list.
+            level: From 0; None for the one that belongs to the paragraph's style.
+            style: Id of the paragraph's style.
+        """
+        key, starts, first = self._lists.get(number, ("", {}, {}))
+        levels, counts = self._levels.get(key, {}), self._counts.setdefault(key, {})
+        if level is None:
+            level = next((at for at, one in levels.items() if value(one, "pStyle") == style), 0)
+        if level not in levels:
+            return None
+        if level in starts and (number, level) not in self._begun:
+            self._begun.add((number, level))
+            counts.pop(level, None)
+        counts[level] = counts[level] + 1 if level in counts else first[level]
+        for deeper in [at for at in counts if at > level]:
+            del counts[deeper]
+        here = levels[level]
+        if value(here, "numFmt") == "bullet":
+            return BULLET
+        decimal = here.find(f"{WORD}isLgl") is not None
+
+        def shown(match: re.Match[str]) -> str:
+            at = int(match[1]) - 1
+            form = "" if decimal else value(levels.get(at), "numFmt") or ""
+            return _number(counts.setdefault(at, first.get(at, 1)), form)
+
+        return re.sub("%([1-9])", shown, value(here, "lvlText") or "").strip()
+
+
+def _number(count: int, form: str) -> str:
+    if form.endswith("Roman"):
+        roman, left = "", min(count, 9999)
+        for letters, worth in _ROMAN.items():
+            times, left = divmod(left, worth)
+            roman += letters * times
+        return roman.upper() if form.startswith("upper") else roman
+    if form.endswith("Letter") and count:
+        letters = chr(ord("a") + (count - 1) % 26) * ((count - 1) // 26 + 1)
+        return letters.upper() if form.startswith("upper") else letters
+    if form == "decimalEnclosedCircle" and 0 < count <= 20:
+        return chr(ord("①") + count - 1)
+    if _COUNTED.match(form) and 0 < count < 100:
+        tens, ones = divmod(count, 10)
+        return (_CHINESE[tens] if tens > 1 else "") + "十" * (tens > 0) + (_CHINESE[ones] if ones else "")
+    return "" if form == "none" else f"{count:02}" if form == "decimalZero" else str(count)
+
 
 _PARAGRAPH, _TABLE, _INSERTED = f"{WORD}p", f"{WORD}tbl", f"{WORD}altChunk"
 _PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}docPr"
@@ -31,12 +123,6 @@ _UNREAD = {
 
 def read_docx(parts: dict[str, bytes], fallback: str, limit: int, unpacked: int = 0) -> Parsed:
     """Read a Word document. Headers, footers, footnotes and comments are left out.
-
-    Args:
-        parts: The files of the archive.
-        fallback: Title of a document without title, heading and first line.
-        limit: Maximum characters of the text.
-        unpacked: Bytes that a document inside the document may have when it is unpacked; 0 to read none.
 
     Raises:
         ValueError: it is damaged; the message is the reason.
@@ -56,9 +142,9 @@ def read_docx(parts: dict[str, bytes], fallback: str, limit: int, unpacked: int 
             continue
         if block.tag == _INSERTED:
             name = inserted.get(block.get(f"{RELATED}id", ""), "")
-            for page in _inserted(name, package.parts.get(name, b""), limit, unpacked) or [Parsed("", "")]:
-                draft.add(page.text, marks=page.marks)
-                unread += [] if page.text.strip() else [name]
+            page = _inserted(name, package.parts.get(name, b""), limit, unpacked)
+            draft.add(page.text, marks=page.marks)
+            unread += [] if page.text.strip() else [name]
             continue
         text, after = text_of(block).strip(), block.getnext()
         if block.find(_INITIAL) is not None and after is not None and after.tag == _PARAGRAPH:
@@ -83,14 +169,16 @@ def _prefix(paragraph: Any, text: str) -> None:
     paragraph.insert(int(paragraph.find(f"{WORD}pPr") is not None), before)
 
 
-def _inserted(name: str, content: bytes, limit: int, unpacked: int) -> list[Parsed]:
-    """The texts of a document of another kind that stands in a document; none if it cannot be read."""
+def _inserted(name: str, content: bytes, limit: int, unpacked: int) -> Parsed:
+    """The text of a document of another kind that stands in a document; blank if it cannot be read."""
+    archive = re.match(rb"(?i)\s*(mime-version|from|content-type):", content)
+    suffix = ".mht" if archive else PurePosixPath(name).suffix
     if content.startswith(b"PK"):
-        return [read_docx(unpack(content, ".docx", unpacked), name, limit)] if unpacked else []
-    if re.match(rb"(?i)\s*(mime-version|from|content-type):", content):
-        return list(map(page_of, texts(email.message_from_bytes(content, policy=email.policy.default), [])))
-    text = clean(decode(content)[0].replace("\r\n", "\n"))
-    return [Parsed("", text) if name.endswith(".txt") else read_html(text, name)]
+        return read_docx(unpack(content, ".docx", unpacked), name, limit) if unpacked else Parsed("", "")
+    form = FORMATS.get(suffix)
+    if form is not None and archive:
+        return form.read(name, content, {"text_bytes": limit})
+    return form.read(name, clean(decode(content)[0])) if form is not None and form.text else Parsed("", "")
 
 
 class _Style(NamedTuple):

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from mog_assets.text.plain import plain
+from mog_assets.text.characters import plain
 
 _SPACE = ord(" ")
 _WORDS = re.compile("[A-Za-z0-9]+")

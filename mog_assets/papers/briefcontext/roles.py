@@ -13,7 +13,7 @@ from mog_assets.answer.neural import LEAST, Neural, pairs_of
 from mog_assets.answer.prompted import documents, numbered
 from mog_assets.answer.replies import Unparsable, whole
 from mog_assets.answer.roles import AnswerRequest, Passage, Reply, Role
-from mog_assets.text.sentences import sentence_ends
+from mog_assets.text.cuts import sentence_ends
 
 if TYPE_CHECKING:
     from mog_assets.answer.reader.spans import ReaderSpan

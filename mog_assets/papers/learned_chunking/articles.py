@@ -16,8 +16,7 @@ import numpy as np
 from mog_assets.papers.learned_chunking.learned import Windows, windows
 from mog_assets.questions.sets import Question
 from mog_assets.text.chunks import chunk_text
-from mog_assets.text.cuts import WINDOW, candidates
-from mog_assets.text.sentences import token_starts, units
+from mog_assets.text.cuts import WINDOW, candidates, token_starts, units
 
 
 @dataclass(frozen=True)

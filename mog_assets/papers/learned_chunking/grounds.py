@@ -27,8 +27,7 @@ from mog_assets.questions.sets import Evidence, Question
 from mog_assets.search.passages import DEPTH
 from mog_assets.text.chunkers import CHUNKERS, Options
 from mog_assets.text.chunks import chunk_text
-from mog_assets.text.cuts import Spans, least, spans_to, unit_chars
-from mog_assets.text.sentences import token_starts, units
+from mog_assets.text.cuts import Spans, least, spans_to, token_starts, unit_chars, units
 
 TOKENS = "tokens_to_answer, all chunks"
 

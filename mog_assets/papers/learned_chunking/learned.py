@@ -22,8 +22,7 @@ import numpy as np
 
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.tensors import decode, encode
-from mog_assets.text.cuts import WINDOW, Spans, candidates, least, opening, spans_to, unit_chars
-from mog_assets.text.sentences import units
+from mog_assets.text.cuts import WINDOW, Spans, candidates, least, opening, spans_to, unit_chars, units
 
 # The scorer also sees the unit before the start and the unit after the window.
 _SEEN = WINDOW + 2

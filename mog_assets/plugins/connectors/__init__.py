@@ -1,5 +1,6 @@
-"""Documents of Git repositories, web sites and databases."""
+"""Documents of buckets, Git repositories, web sites and databases."""
 
 from mog_assets import registry
 
-registry.SOURCES.add_modules(*(f"{__name__}.{name}" for name in ("git_repositories", "sql_tables", "web_pages")))
+_MODULES = ("git_repositories", "object_stores", "sql_tables", "web_pages")
+registry.SOURCES.add_modules(*(f"{__name__}.{name}" for name in _MODULES))

@@ -15,8 +15,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from mog_assets.documents.parts import name_of, number_of, part_of
-from mog_assets.documents.sources import SOURCES, Item, Source
+from mog_assets.documents.sources import SOURCES, Item, Source, name_of, number_of, part_of
 from mog_assets.documents.tables import record_of_values
 from mog_assets.plugins.connectors.kept import Kept
 

@@ -38,6 +38,8 @@ for _suffix in conversion.INTO:
     FORMATS.register(_suffix, Format(_converted, missing=conversion.missing))
 FORMATS.register(".ipynb", Format(_by("notebooks", "read_notebook")))
 FORMATS.register(".eml", Format(_by("mail", "read_message"), version="3"))
+for _suffix in (".mht", ".mhtml"):
+    FORMATS.register(_suffix, Format(_by("mail", "read_archive")))
 for _suffix in code.suffixes():
     FORMATS.register(_suffix, Format(_code, code=True))
 CONTAINERS.register(".parquet", Container(parquet.rows))

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+from mog_assets.documents.formats.kinds import READERS, Reader
 from mog_assets.documents.formats.marks import Parsed
-from mog_assets.documents.formats.readers import READERS, Reader
 
 
 def _recognised(page: Any) -> Any:

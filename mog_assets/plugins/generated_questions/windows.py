@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mog_assets.plugins.generated_questions.settings import GenerationSettings
-from mog_assets.text.sentences import units
+from mog_assets.text.cuts import units
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from typing import Any
 from mog_assets.config import Settings
 from mog_assets.documents.documents import document_of
 from mog_assets.documents.folders import too_long
-from mog_assets.documents.parts import name_of, number_of, part_of
-from mog_assets.documents.sources import SOURCES, Item, Source
+from mog_assets.documents.sources import SOURCES, Item, Source, name_of, number_of, part_of
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.printable import printable
 from mog_assets.resources.sqlite import connect, exists, made

@@ -234,7 +234,7 @@ MHT = (
     ("name", "content", "text"),
     [
         ("chunk.html", "<html><body><h1>Mühle</h1></body></html>".encode(), "Mühle"),
-        ("chunk.mht", MHT.encode(), "Mühle"),
+        pytest.param("chunk.mht", MHT.encode(), "Mühle", marks=pytest.mark.whole),
         ("chunk.txt", "Mühle <alt>".encode(), "Mühle <alt>"),
         ("chunk.docx", word(paragraph("Mühle")), "Mühle"),
         ("chunk.rtf", b"{\\rtf1 M}", ""),

@@ -16,8 +16,8 @@ from mog_assets.index.layouts import bucket_layout
 from mog_assets.index.tokens import assemble, count_bucket, level_counts
 from mog_assets.text.chunkers import CHUNKERS, unit_chars
 from mog_assets.text.chunks import split_bucket
+from mog_assets.text.cuts import units
 from mog_assets.text.languages import DEFAULT
-from mog_assets.text.sentences import units
 from mog_assets.text.terms import located
 
 LEVELS = 4

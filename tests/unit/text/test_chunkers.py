@@ -18,8 +18,7 @@ from mog_assets.documents.reading import read_corpus
 from mog_assets.serve import project as serving
 from mog_assets.text.chunkers import CHUNKERS, Options, fixed, recursive, semantic, sentences
 from mog_assets.text.chunks import split_bucket
-from mog_assets.text.cuts import unit_chars
-from mog_assets.text.sentences import sentence_ends, token_starts, units
+from mog_assets.text.cuts import sentence_ends, token_starts, unit_chars, units
 
 PROSE = st.lists(
     st.sampled_from(
@@ -117,7 +116,7 @@ def test_settings_know_every_chunker(name):
 
 
 def ends_by_hand(text):
-    """Sentence ends as text/sentences.py states them, a character at a time."""
+    """Sentence ends as text/cuts.py states them, a character at a time."""
 
     def after(start, characters):
         while start < len(text) and (text[start].isspace() if characters is None else text[start] in characters):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import mog_assets
 from mog_assets.index.mentions.folding import folded
-from mog_assets.text.plain import plain
+from mog_assets.text.characters import plain
 from mog_assets.text.terms import located, terms_of
 
 TORN = [

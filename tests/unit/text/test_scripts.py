@@ -4,9 +4,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from mog_assets.documents.documents import make_document, write_documents
+from mog_assets.text.characters import characters
 from mog_assets.text.chunks import split_bucket
-from mog_assets.text.scripts import characters
-from mog_assets.text.sentences import sentence_ends
+from mog_assets.text.cuts import sentence_ends
 
 CHINESE = "苍鹭站在池塘边的浅水里，一动不动地等鱼。" * 40
 RUSSIAN = "Цапля стоит на мелководье и ждёт рыбу. " * 40

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mog_assets.build.reuse import write_rows
-from mog_assets.text.cuts import Spans, spans_to
-from mog_assets.text.sentences import units
+from mog_assets.text.cuts import Spans, spans_to, units
 
 
 def node_spans(text: str, sentences: int, longest: int) -> Spans:

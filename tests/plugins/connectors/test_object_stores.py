@@ -14,8 +14,7 @@ from shared import ROOT, new_project, run_alone
 
 from mog_assets import config
 from mog_assets.build.tools import Tools
-from mog_assets.documents import object_stores
-from mog_assets.documents.sources import _fault
+from mog_assets.documents.sources import SOURCES, Source, _fault
 from mog_assets.resources.errors import ConfigError
 
 pytest.importorskip("s3fs", reason="the extra `s3` is not installed")
@@ -133,7 +132,7 @@ def test_no_credential_is_in_any_file_or_message(tmp_path, bucket, caplog):
 def test_an_outage_changes_nothing_and_the_next_run_goes_on(tmp_path, bucket, requested, monkeypatch):
     put(bucket, **{f"book{n}": f"Book {n}." for n in range(12)})
     settings = project(tmp_path / "a").settings
-    reading, asked = object_stores.SOURCES["s3"].read.func, []
+    reading, asked = SOURCES["s3"].read.func, []
 
     def failing(scheme, address, name):
         asked.append(name)
@@ -141,8 +140,8 @@ def test_an_outage_changes_nothing_and_the_next_run_goes_on(tmp_path, bucket, re
             raise OSError("connection reset")
         yield from reading(scheme, address, name)
 
-    broken = object_stores.Source(object_stores.SOURCES["s3"].items, lambda a, n: failing("s3", a, n), 1)
-    monkeypatch.setitem(object_stores.SOURCES._values, "s3", broken)
+    broken = Source(SOURCES["s3"].items, lambda a, n: failing("s3", a, n), 1)
+    monkeypatch.setitem(SOURCES._values, "s3", broken)
     failures = run_alone(settings, select=STAGES).failures
     assert len(failures) == 1 and "to copy 'book7.md'" in failures[0] and "connection reset" in failures[0]
     assert Tools(settings).store.find("documents", "books") is None
