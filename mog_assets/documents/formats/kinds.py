@@ -158,10 +158,7 @@ CONTAINERS: Registry[Container] = registry.CONTAINERS
 for _suffixes, _format in {
     (".txt", ".adoc", ".asciidoc", ".org", ".tex"): Format(markup.read_plain, text=True, version="2"),
     (".md", ".markdown", ".mdx"): Format(markup.read_markdown, text=True),
-    (".rst",): Format(markup.read_restructured, text=True),
     (".html", ".htm", ".xhtml"): Format(markup.read_page, text=True, version="2"),
-    (".json", ".yaml", ".yml", ".log"): Format(markup.read_data, text=True),
-    (".srt", ".vtt"): Format(markup.read_subtitles, text=True),
     (".pdf",): Format(_pdf, version="3"),
     (*_WORD, *_SLIDES): Format(_office, version="2"),
     _SHEETS: Format(_sheets, version="2"),

@@ -100,12 +100,6 @@ class MarkedText:
     def add(self, text: str, join: str = "\n\n", depth: int = 0, marks: Sequence[Mark] = ()) -> None:
         """Add a paragraph, if it is not blank.
 
-        Args:
-            text: Without control characters.
-            join: What separates it from the text before.
-            depth: Of a heading; 0 for other paragraphs.
-            marks: Of the paragraph, by offset into `text`.
-
         Raises:
             ValueError: the text is longer than the limit.
         """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import json
 import re
@@ -18,13 +17,9 @@ _FENCE = re.compile(r" {0,3}(`{3,}(?!.*`)|~{3,})")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
 # Lines that are no paragraph, so that dashes below them are a rule: lists, quotes, tables, code, elements.
 _OTHER = re.compile(r" {4}|\t| {0,3}(?:[-+*>|<]|\d{1,9}[.)][ \t])")
-# Of reStructuredText: one punctuation mark, repeated.
-_ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}")
 _FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _LATEX_TITLE = re.compile(r"\\title\{([^{}]+)\}")
-# Number, times and settings of a subtitle, with the blank line before them.
-_CUE = re.compile(r"(?:^|\n)\n*(?:[^\n]*\n)?(?:\d+:)?\d\d:\d\d[.,]\d{3}[ \t]+-->[^\n]*")
-_OLD_MAC = re.compile(r"\r(?!\n)")
+OLD_MAC = re.compile(r"\r(?!\n)")
 # YAML is read at some 50,000 characters a second.
 _LONGEST_FRONT = 20_000
 _MOST_BRACKETS = 500
@@ -42,43 +37,23 @@ def read_page(name: str, text: str) -> Parsed:
 def read_markdown(name: str, text: str) -> Parsed:
     """Read Markdown; see `read_plain`. A title in the front matter comes first."""
     # Offsets stay: line ends of two characters are made one with them, later.
-    text = _OLD_MAC.sub("\n", text)
+    text = OLD_MAC.sub("\n", text)
     metadata, removed = front_matter(text)
     text = text[removed:]
     title = metadata.get("title")
     if not (isinstance(title, str) and title.strip()):
-        title = _title(name, text)
+        title = title_of(name, text)
     return Parsed(title.strip(), text, tuple(markdown_headings(text)), metadata, removed=removed)
-
-
-def read_restructured(name: str, text: str) -> Parsed:
-    """Read reStructuredText as it is written; its title is its first heading, else as that of `read_plain`."""
-    text = _OLD_MAC.sub("\n", text)
-    marks = tuple(restructured_headings(text))
-    return Parsed(marks[0].text if marks else _title(name, text), text, marks)
 
 
 def read_plain(name: str, text: str) -> Parsed:
     """Read text; its title is its first heading, a first line of at most 120 characters, or the file's name."""
-    text = _OLD_MAC.sub("\n", text)
-    return Parsed(_title(name, text), text)
+    text = OLD_MAC.sub("\n", text)
+    return Parsed(title_of(name, text), text)
 
 
-def read_data(name: str, text: str) -> Parsed:
-    """Read what has no title, such as a log, as it is; JSON on one line or with escaped letters is written plainly."""
-    if name.lower().endswith(".json") and ("\\u" in text or "\n" not in text.strip()):
-        with contextlib.suppress(ValueError, RecursionError):
-            text = json.dumps(json.loads(text), ensure_ascii=False, indent=1)
-    return Parsed(PurePosixPath(name).name, text)
-
-
-def read_subtitles(name: str, text: str) -> Parsed:
-    """Read the words of subtitles, without their times."""
-    text, times = _CUE.subn("", re.sub(r"\r\n?", "\n", text))
-    return Parsed(PurePosixPath(name).stem, text.removeprefix("WEBVTT").strip(), notes={"times left out": times})
-
-
-def _title(name: str, text: str) -> str:
+def title_of(name: str, text: str) -> str:
+    """The first heading of a text, a first line of at most 120 characters, or the name of its file."""
     heading = re.match(r"\s*(?:[#=]|#\+title:)\s+(.+)", text, re.IGNORECASE) or _LATEX_TITLE.search(text[:5_000])
     return ((heading[1] if heading else first_line(text)) or PurePosixPath(name).stem).strip()
 
@@ -147,27 +122,6 @@ def markdown_headings(text: str) -> Iterator[Mark]:
             # Two lines and more are a paragraph with a rule below it, more often than a heading.
             lines += 2 if _OTHER.match(line) else 1
             above, above_start = line, start
-
-
-def restructured_headings(text: str) -> Iterator[Mark]:
-    """The headings of reStructuredText: lines with a line of equal marks below, and perhaps above.
-
-    Each style of marks is a level of its own, in the order in which they come (docutils, "Sections").
-    """
-    styles: list[str] = []
-    end, start, above, before = 0, 0, "", ""
-    for line in text.split("\n"):
-        line_start, end = end, end + len(line) + 1
-        line = line.rstrip()
-        below = _ADORNMENT.fullmatch(line)
-        if below and above.strip() and not _ADORNMENT.fullmatch(above) and len(line) >= len(above.strip()):
-            both = before == line
-            if both or not above[0].isspace():
-                style = line[0] * (1 + both)
-                if style not in styles:
-                    styles.append(style)
-                yield heading(start, styles.index(style) + 1, above)
-        before, above, start = above, line, line_start
 
 
 def _without_closing(words: str) -> str:

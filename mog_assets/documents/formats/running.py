@@ -79,13 +79,7 @@ def _rows(lines: list[Line]) -> list[_Row]:
 
 
 def _running(pages: list[list[_Row]], margins: list[tuple[float, float]], large: float) -> set[str]:
-    """The forms of headers or footers.
-
-    Args:
-        pages: The outermost rows of each.
-        margins: Where each page ends, and how high its margin is.
-        large: Higher lines are headings, unless the same stands on half of the pages.
-    """
+    """The forms of headers or footers."""
     places = defaultdict[str, dict[int, tuple[Line, Box]]](dict)
     for number, (rows, (edge, margin)) in enumerate(zip(pages, margins, strict=True)):
         for at, row in enumerate(rows[:_MOST_ROWS]):

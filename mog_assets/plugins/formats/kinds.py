@@ -9,7 +9,7 @@ from typing import Any
 
 from mog_assets.documents.formats.kinds import CONTAINERS, FORMATS, Container, Format, format_of
 from mog_assets.documents.formats.marks import Parsed
-from mog_assets.plugins.formats import code, conversion, mailboxes, parquet
+from mog_assets.plugins.formats import code, conversion, mailboxes, parquet, texts
 
 
 def _converted(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
@@ -34,6 +34,11 @@ def _by(module: str, function: str) -> Callable[..., Parsed]:
     return read
 
 
+FORMATS.register(".rst", Format(texts.read_restructured, text=True))
+for _suffix in (".json", ".yaml", ".yml", ".log"):
+    FORMATS.register(_suffix, Format(texts.read_data, text=True))
+for _suffix in (".srt", ".vtt"):
+    FORMATS.register(_suffix, Format(texts.read_subtitles, text=True))
 for _suffix in conversion.INTO:
     FORMATS.register(_suffix, Format(_converted, missing=conversion.missing))
 FORMATS.register(".ipynb", Format(_by("notebooks", "read_notebook")))

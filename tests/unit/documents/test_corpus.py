@@ -116,8 +116,8 @@ def test_bytes_that_are_not_utf8_are_passed_over(tmp_path):
     reading = read_corpus(tmp_path)
     assert [d.id for d in reading.documents] == ["good.txt"]
     assert {q.place: q.reason for q in reading.skipped} == {
-        "bad.txt": "expected UTF-8, got byte 0xe9 at 3; possibly cp1250, but not certain: save it as UTF-8, or name its encoding "
-        "in the settings (encoding)",
+        "bad.txt": "expected UTF-8, got byte 0xe9 at 3; possibly cp1250, but not certain: save it as UTF-8, or name "
+        "its encoding in the settings (encoding)",
         "lines.jsonl:1": "expected UTF-8, got byte 0xff at byte 21 of the line",
     }
 

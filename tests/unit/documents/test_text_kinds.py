@@ -16,6 +16,7 @@ def read(tmp_path):
     return read
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("suffix", ["adoc", "asciidoc", "json", "log", "markdown", "mdx", "org", "tex", "yaml", "yml"])
 def test_kinds_of_plain_text_are_read_as_they_are(read, suffix):
     text = f"Ducks of the kind {suffix}\nswim.\n"
@@ -29,6 +30,7 @@ def test_a_readme_without_a_suffix_is_read_and_a_program_is_not(read):
     assert skipped["Makefile"].startswith("no suffix: not opened")
 
 
+@pytest.mark.whole
 def test_titles_come_from_the_markup_or_are_the_name(read):
     documents, _ = read(
         a_adoc="= Ducks\n\nText.",
@@ -48,6 +50,7 @@ def test_titles_come_from_the_markup_or_are_the_name(read):
     ]
 
 
+@pytest.mark.whole
 def test_json_has_its_letters_and_lines(read):
     documents, _ = read(
         a_json='{"Fl\\u00fcsse": ["\\u6771\\u4eac", 1.50]}',
@@ -61,6 +64,7 @@ def test_json_has_its_letters_and_lines(read):
     assert (documents["c.json"].text, documents["d.json"].text) == ('{"a": "\\u00e4",', '{\n"n": 1.50\n}')
 
 
+@pytest.mark.whole
 def test_words_of_subtitles_run_on_over_their_times(read):
     times = "00:00:01,000 --> 00:00:03,000"
     srt = f"1\r\n{times}\r\nThe heron\r\n\r\n2\r\n{times}\r\nstands\r\nstill.\r\n"
