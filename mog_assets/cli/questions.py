@@ -25,7 +25,7 @@ _WIDEST = 70
 @guarded
 def questions(path: str | None, only: str | None, lost: bool, as_json: bool) -> None:
     """Print what was found of each question, how, and what was not."""
-    from mog_assets.questions.evidence_report import report_rows
+    from mog_assets.questions.sets import report_rows
     from mog_assets.resources.store import Store
 
     settings = settings_of(path)
@@ -85,8 +85,7 @@ def _sentences(
     name: str, question_set: QuestionSetSettings, info: dict[str, Any], counts: dict[str, float]
 ) -> Iterator[str]:
     from mog_assets.evaluate.scores import on_documents
-    from mog_assets.questions.evidence_report import unread
-    from mog_assets.questions.sets import MEASURED
+    from mog_assets.questions.sets import MEASURED, unread
 
     summary = info.get("summary", {}).get(name)
     if summary is None:

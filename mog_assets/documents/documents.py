@@ -141,18 +141,14 @@ def _undated(metadata: str) -> str:
 
 def packed(document: Document) -> str:
     """A document as a text, for the memory of what was read."""
-    # No document contains a NUL.
-    shifts = json.dumps(document.shifts) if document.shifts else "[]"
-    marks = json.dumps(document.marks) if document.marks else "[]"
-    texts = (document.id, document.title, document.text, document.sha256, document.metadata, document.language)
-    return "\0".join((*texts, shifts, marks))
+    return json.dumps(list(vars(document).values()), ensure_ascii=False)
 
 
 def unpacked(text_of: str) -> Document:
     """The document of a text that `packed` made."""
-    identity, title, text, sha256, metadata, language, shifts, marks = text_of.split("\0")
-    marked = tuple(Mark(*mark) for mark in json.loads(marks))
-    return Document(identity, title, text, sha256, metadata, _shifts(json.loads(shifts)), marked, language)
+    identity, title, text, sha256, metadata, shifts, marks, language = json.loads(text_of)
+    marked = tuple(Mark(*mark) for mark in marks)
+    return Document(identity, title, text, sha256, metadata, _shifts(shifts), marked, language)
 
 
 def _shifts(stored: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:

@@ -12,12 +12,21 @@ import pyarrow.parquet as pq
 
 from mog_assets.build.recipe import Check, Recipe, Work
 from mog_assets.config import QuestionSetSettings, Settings
-from mog_assets.questions.evidence_report import REPORT
 from mog_assets.questions.likeness import near_copies
 from mog_assets.questions.reading import Documents, KnownDocument, QuestionReading
-from mog_assets.questions.sets import LEVELS, MEASURED, Question, split_counts, write_questions
+from mog_assets.questions.sets import (
+    LEVELS,
+    MEASURED,
+    REPORT,
+    TEST,
+    TRAIN,
+    Question,
+    sharing_evidence,
+    split_counts,
+    unused_splits,
+    write_questions,
+)
 from mog_assets.questions.sources import ReadSet
-from mog_assets.questions.splits import TEST, TRAIN, sharing_evidence, unused_splits
 from mog_assets.registry import QUESTION_SOURCES
 from mog_assets.resources.errors import MogError
 

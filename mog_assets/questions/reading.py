@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from mog_assets.documents.documents import shifted
 from mog_assets.questions.locate import Located, Quote, locate
 from mog_assets.questions.records import read_records, record_of
-from mog_assets.questions.sets import Evidence, Question, Relevant
-from mog_assets.questions.splits import TEST, TRAIN, divided
+from mog_assets.questions.sets import TEST, TRAIN, Evidence, Question, Relevant, divided
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.printable import printable
 

@@ -1,17 +1,20 @@
-"""Questions, their splits, and what is known of where their answers stand."""
+"""Questions, their splits, what is known of where their answers stand, and the report of what was found of each."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Artefact
 
 _TEXTS = ("id", "question", "kind", "split", "answer", "long_answer", "origin")
 
@@ -92,12 +95,9 @@ class Question:
         Questions about one document are not independent: training and validation never share one, and intervals and
         tests resample documents. A question without either is its own document, `/id`: no corpus has an empty name.
 
-        If there are several documents, the first counts. Joining all documents that a question connects would merge
-        most of them: the sample project's 103 test questions make 9 groups, 77 questions in two of them, against 19
-        documents. In simulations with these questions, whose values have a correlation of .3 for each document they
-        share, 95 % intervals over the joined groups cover 98 % at 1.6 times the width, over first documents 93 to 94 %,
-        over questions 70 to 75 %. In the public sets it makes little difference: 100 questions of MuSiQue with 2 to 4
-        documents each make 98 groups; 1,684 of BioASQ make 1,449, against 1,583 first documents.
+        If there are several documents, the first counts: joining all that a question connects would merge most of them.
+        In simulations, 95 % intervals over first documents cover 93 to 94 %, over joined groups 98 % at 1.6 times the
+        width, over questions 70 to 75 %.
         """
         named: list[Evidence | Relevant] = [*self.evidence[:1], *(j for j in self.relevant if j.grade > 0)]
         return f"{named[0].corpus}/{named[0].doc}" if named else f"/{self.id}"
@@ -143,3 +143,146 @@ def load_questions(path: Path, splits: list[str] | None = None) -> list[Question
 def split_counts(questions: list[Question]) -> dict[str, int]:
     """Number of questions by split."""
     return dict(Counter(q.split for q in questions))
+
+
+# Names of the splits of questions that name none.
+TRAIN, TEST = "train", "test"
+# Of the documents, to measure on. With few questions an interval needs more of them than training does.
+SHARE = 0.5
+
+
+def divided(questions: Sequence[Question], parts: Sequence[str] = (TRAIN, TEST)) -> list[Question]:
+    """Questions without a split are divided by document, half to train on and half to measure with.
+
+    The part of a document depends only on its name, so that no question moves when others are added; only where all
+    would be in one part, as with very few documents, they are divided in order of their hashes. Questions about a
+    single document are divided one by one.
+    """
+    if len(parts) == 1:
+        return [question if question.split else replace(question, split=parts[0]) for question in questions]
+    without = [question for question in questions if not question.split]
+    groups = {question.id: question.document for question in without}
+    if len(set(groups.values())) == 1:
+        groups = {question.id: question.id for question in without}
+    place = {group: fraction(f"split {group}") for group in set(groups.values())}
+    tested = {group for group, p in place.items() if p < SHARE}
+    if len(place) > 1 and not 0 < len(tested) < len(place):
+        tested = set(sorted(place, key=lambda group: (place[group], group))[: len(place) // 2])
+    return [
+        question if question.split else replace(question, split=TEST if groups[question.id] in tested else TRAIN)
+        for question in questions
+    ]
+
+
+def sharing_evidence(questions: Iterable[Question], others: Iterable[Question]) -> list[Question]:
+    """The questions that ask for what any of the others asks for.
+
+    Their evidence overlaps that of the other; or, without places, all their relevant documents are relevant for the
+    other, or both ask the same in the same words.
+    """
+    taken: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    texts: dict[str, bool] = {}
+    needs: dict[tuple[str, str], list[set[tuple[str, str]]]] = {}
+    for other in others:
+        for e in other.evidence:
+            taken.setdefault((e.corpus, e.doc), []).append((e.start, e.end))
+        words = _words(other.question)
+        texts[words] = texts.get(words, True) and bool(other.evidence)
+        relevant = {document for document, grade in other.grades.items() if grade > 0}
+        for document in relevant:
+            needs.setdefault(document, []).append(relevant)
+
+    def shares(question: Question) -> bool:
+        if question.evidence and any(
+            e.start < end and start < e.end
+            for e in question.evidence
+            for start, end in taken.get((e.corpus, e.doc), ())
+        ):
+            return True
+        words = _words(question.question)
+        # The same words about different places are different questions, such as "What are the symptoms?".
+        if words in texts and not (question.evidence and texts[words]):
+            return True
+        if question.evidence:
+            return False
+        own = {document for document, grade in question.grades.items() if grade > 0}
+        return any(own <= relevant for document in own for relevant in needs.get(document, ()))
+
+    return [question for question in questions if shares(question)]
+
+
+def _words(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def check_splits(key: str, named: Sequence[str], there: Mapping[str, int]) -> None:
+    """Reject the name of a split that no question of a file has.
+
+    Raises:
+        MogError: no question has one of the splits.
+    """
+    if unknown := [split for split in named if split not in there]:
+        counts = ", ".join(f"{split}: {n}" for split, n in sorted(there.items()))
+        raise MogError(
+            f"{key}: expected splits that questions of the file have ({counts}), got {unknown[0]!r}: name one of "
+            "these, or add questions of that split"
+        )
+
+
+def unused_splits(train: Sequence[str], test: Sequence[str], there: Mapping[str, int]) -> dict[str, int]:
+    """Number of questions of every split in a file that is used neither for training nor for tests."""
+    return {split: n for split, n in sorted(there.items()) if split not in (*train, *test)}
+
+
+def fraction(text: str) -> float:
+    """A number in [0, 1) that depends only on the text."""
+    return int(hashlib.sha256(text.encode()).hexdigest()[:16], 16) / 16**16
+
+
+# A row per question: how its evidence was found, and what was not. No question set has a name like this.
+REPORT = "_evidence.parquet"
+
+
+def report_rows(stored: Artefact, question_set: str) -> list[dict[str, Any]]:
+    """What was found of the questions of a set, and which of them are not used.
+
+    Returns:
+        A dict per question: id, question (its text), split (both empty if it is not used), level (see
+        `Question.level`), found (`offsets`, `exact`, `normalised`, `fuzzy`, or empty), places (their number), score of
+        the worst place (0 … 1; None without a place), `not found` (what was not), and skipped: why the question is not
+        used, empty if it is. First those that could be read, in the order of their file, then the others, of which
+        nothing was looked for: the asset keeps at most 1,000 of these.
+    """
+    table = pq.read_table(stored.path(REPORT), filters=[("question set", "=", question_set)])
+    columns = pq.read_table(stored.path(f"{question_set}.parquet"), columns=["id", "question", "split"])
+    by_id = {row["id"]: row for row in columns.to_pylist()}
+    problems = [p for p in stored.manifest.info["problems"] if p["question set"] == question_set]
+    # Others have a place in the file.
+    left_out = {p["id"]: p["reason"] for p in problems if not _unread(p)}
+    rows = []
+    for row in table.to_pylist():
+        question = by_id.get(row["id"], {})
+        row_of = {key: row[key] for key in ("level", "found", "places", "score")}
+        # A row of a table may have no id of its own, so it is named by its place.
+        lost = f"{row['place']}: {row['not found']}" if row["not found"] and row["place"] else row["not found"]
+        row_of["not found"] = lost
+        # Without a place there is no worst one.
+        row_of["score"] = row["score"] if row["found"] else None
+        skipped = left_out.get(row["id"], "" if question else "another kind of question than `kinds` names")
+        rows.append(
+            {"id": row["id"], "question": question.get("question", ""), "split": question.get("split", ""), **row_of}
+        )
+        rows[-1]["skipped"] = "" if question else skipped
+    nothing = {"question": "", "split": "", "level": "", "found": "", "places": 0, "score": None, "not found": ""}
+    rows += [{"id": p["id"], **nothing, "skipped": f"{p['place']}: {p['reason']}"} for p in unread(problems)]
+    return rows
+
+
+def unread(problems: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    """The problems of questions that could not be read, of those of a question set that the asset lists."""
+    return [problem for problem in problems if _unread(problem)]
+
+
+def _unread(problem: Mapping[str, str]) -> bool:
+    # What was left out later is in no place of a file: the question set stands for it.
+    return problem["place"] != problem["question set"]

@@ -70,7 +70,7 @@ class QuestionSource:
 def _of_file(asked: ReadSet) -> QuestionReading:
     from mog_assets.questions.reading import read_questions
     from mog_assets.questions.records import used_columns
-    from mog_assets.questions.splits import check_splits
+    from mog_assets.questions.sets import check_splits
 
     name, question_set = asked.name, asked.settings
     path, documents = question_set.path, asked.documents()

@@ -90,14 +90,7 @@ def sentences(text: str, finest_chars: int) -> Spans:
 
 
 def fixed(text: str, finest_chars: int, tokens: int | None = None) -> Spans:
-    """Equal lengths, regardless of the content; the last chunk has the rest.
-
-    Args:
-        text: Any text.
-        finest_chars: Length in characters, ≥ 1.
-        tokens: Length in tokens (`token_starts`), ≥ 1, instead of characters. White space after a token belongs to it;
-            leading white space of the text belongs to the first token.
-    """
+    """Equal lengths, regardless of the content; the last chunk has the rest."""
     starts = np.arange(0, len(text), finest_chars) if tokens is None else token_starts(text)[::tokens]
     return spans_to([*starts[1:].tolist(), len(text)] if text else [])
 
@@ -156,11 +149,6 @@ def semantic(text: str, finest_chars: int, vectors: np.ndarray) -> Spans:
     References: Kamradt 2023, "5 Levels of Text Splitting", level 4, with a window of one sentence on each side; the
     number of chunks is given, as with `number_of_chunks` of langchain-experimental's `SemanticChunker`. There the text
     of a window is encoded; here the vectors of its sentences are averaged, so each is encoded once.
-
-    Args:
-        text: Any text.
-        finest_chars: Target mean length in characters, ≥ 1.
-        vectors: Unit vectors of the text's units of at most `unit_chars` characters, float of shape (units, size).
     """
     ends = units(text, unit_chars(finest_chars)).tolist()
     if len(vectors) != len(ends):

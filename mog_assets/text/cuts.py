@@ -190,10 +190,6 @@ def candidates(ends: np.ndarray, longest: int) -> tuple[np.ndarray, np.ndarray]:
 def least(cost: np.ndarray, penalty: float = 0) -> list[int]:
     """The cut of a text with the lowest total cost of its chunks.
 
-    Args:
-        cost: Of the chunk from each unit to each following one, float of shape (n, WINDOW); infinite if impossible.
-        penalty: Additional cost of every chunk; may be negative.
-
     Returns:
         Increasing numbers, the last one n: chunks end with these many units.
     """

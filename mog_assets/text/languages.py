@@ -109,12 +109,7 @@ def of_texts(texts: Iterable[str]) -> str:
 
 
 def of_question(question: str, documents: Mapping[str, int]) -> str:
-    """The language that a question is analysed in: one of those of the documents.
-
-    Args:
-        question: The question.
-        documents: Documents by code of their language, undecided ones as `DEFAULT`.
-    """
+    """The language that a question is analysed in: one of those of the documents."""
     analysable = {code: count for code, count in documents.items() if code in LANGUAGES and count}
     if len(analysable) < 2:
         return next(iter(analysable), DEFAULT)

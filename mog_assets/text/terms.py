@@ -28,10 +28,6 @@ def parts(word: str, code: str) -> tuple[str, ...]:
 
     Of several places where it can be cut, that is taken whose shorter part is longest, with the shortest link between
     them: "Verteidigungsleistung" is "verteidigung" and "leistung".
-
-    Args:
-        word: Case folded.
-        code: Of a language with compounds.
     """
     best: tuple[tuple[int, int], tuple[str, ...]] = ((0, 0), ())
     for place in range(_SHORTEST, len(word) - _SHORTEST + 1):

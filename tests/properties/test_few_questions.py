@@ -18,8 +18,7 @@ from mog_assets.build import plan
 from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
 from mog_assets.evaluate.choice import UNTRAINED, choose
-from mog_assets.questions.sets import Question, Relevant
-from mog_assets.questions.splits import TEST, TRAIN, divided
+from mog_assets.questions.sets import TEST, TRAIN, Question, Relevant, divided
 from mog_assets.resources.errors import MogError
 
 TEXTS = (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mog_assets.questions.splits import fraction
+from mog_assets.questions.sets import fraction
 from mog_assets.resources.errors import TooFewQuestions
 
 

@@ -23,8 +23,7 @@ _EXAMPLE = """\
 def _read(asked: ReadSet) -> QuestionReading:
     """Read questions made from the documents of some corpora."""
     from mog_assets.questions.reading import QuestionReading
-    from mog_assets.questions.sets import load_questions
-    from mog_assets.questions.splits import divided
+    from mog_assets.questions.sets import divided, load_questions
 
     questions: list[Question] = []
     for corpus in asked.settings.corpora:

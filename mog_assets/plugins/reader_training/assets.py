@@ -21,8 +21,7 @@ from mog_assets.plugins.reader_training import fitting
 from mog_assets.plugins.reader_training.examples import Document, Lesson
 from mog_assets.plugins.reader_training.lessons import FOUND_BY, answers, lessons, teaches
 from mog_assets.questions.marks import exact_match, f1
-from mog_assets.questions.sets import Question, load_questions
-from mog_assets.questions.splits import fraction
+from mog_assets.questions.sets import Question, fraction, load_questions
 from mog_assets.resources import tensors
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import digest

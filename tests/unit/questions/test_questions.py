@@ -15,8 +15,18 @@ from mog_assets.evaluate.measures import Board, boards, document_measures, evalu
 from mog_assets.evaluate.scores import score
 from mog_assets.questions.assets import _keep_apart as keep_apart
 from mog_assets.questions.reading import KnownDocument, QuestionReading, located, read_questions
-from mog_assets.questions.sets import Evidence, Question, Relevant, load_questions, write_questions
-from mog_assets.questions.splits import SHARE, TEST, TRAIN, divided, sharing_evidence
+from mog_assets.questions.sets import (
+    SHARE,
+    TEST,
+    TRAIN,
+    Evidence,
+    Question,
+    Relevant,
+    divided,
+    load_questions,
+    sharing_evidence,
+    write_questions,
+)
 from mog_assets.resources.errors import ConfigError, MogError
 
 TEXTS = {
