@@ -32,7 +32,7 @@ from mog_assets.resources.arrays import greatest_of, pairs, places, unpaired
 from mog_assets.search.candidates import DEPTHS, Candidates, looked_up, ordered
 from mog_assets.search.definitions import HEADED, MENTIONED, Definitions
 from mog_assets.search.scoring import Scoring
-from mog_assets.text.plain import plain
+from mog_assets.text.characters import plain
 from mog_assets.text.terms import is_word, terms_of
 
 # A word is rare that so many level-1 chunks have, or fewer; in a question of more than `SHORT` terms also no more than
