@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 
 from mog_assets.build.recipe import Check, Recipe, Work
 from mog_assets.config import QuestionSetSettings, Settings
-from mog_assets.questions.likeness import near_copies
 from mog_assets.questions.reading import Documents, KnownDocument, QuestionReading
 from mog_assets.questions.sets import (
     LEVELS,
@@ -195,15 +194,13 @@ def _drop_copies(readings: dict[str, QuestionReading], sets: dict[str, QuestionS
     given = [name for name in readings if not _is_generated(sets[name])]
     tested = [q.question for name in given for q in readings[name].questions if q.split in sets[name].test]
     for name, reading in readings.items():
-        if name in given or not tested:
+        copies = QUESTION_SOURCES[sets[name].source].copies
+        if name in given or not tested or copies is None:
             continue
-        copies = near_copies([q.question for q in reading.questions], tested)
-        reading.problems += [
-            {"place": name, "id": q.id, "reason": _COPY}
-            for q, copy in zip(reading.questions, copies, strict=True)
-            if copy
-        ]
-        reading.questions = [q for q, copy in zip(reading.questions, copies, strict=True) if not copy]
+        same = copies([q.question for q in reading.questions], tested)
+        dropped = [q.id for q, copy in zip(reading.questions, same, strict=True) if copy]
+        reading.problems += [{"place": name, "id": identity, "reason": _COPY} for identity in dropped]
+        reading.questions = [q for q, copy in zip(reading.questions, same, strict=True) if not copy]
 
 
 def _known_documents(work: Work, corpus: str) -> dict[str, KnownDocument]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -55,6 +55,7 @@ class QuestionSource:
         tests: Whether they are divided between training and test, if the set names no splits; else they only train.
         private: Whether no text of them may stay in Dagster's records.
         assets: Keys of those of each corpus that it reads, beside `documents`.
+        copies: Tells of questions of a generated set which nearly repeat one of others, the test questions of people.
         example: Lines of a new `mog.yaml` that show how it is used; CORPORA stands for the names of all corpora.
     """
 
@@ -64,6 +65,7 @@ class QuestionSource:
     tests: bool = True
     private: bool = False
     assets: tuple[str, ...] = ()
+    copies: Callable[[Sequence[str], Sequence[str]], list[bool]] | None = None
     example: str = ""
 
 

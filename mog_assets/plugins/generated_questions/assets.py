@@ -27,10 +27,10 @@ from mog_assets.plugins.generated_questions.candidates import (
     write_dropped,
 )
 from mog_assets.plugins.generated_questions.leads import RETRIEVERS, leads_back
+from mog_assets.plugins.generated_questions.likeness import repetitions
 from mog_assets.plugins.generated_questions.model import prompts_fingerprint
 from mog_assets.plugins.generated_questions.settings import GENERATION, KEY, GenerationSettings
 from mog_assets.plugins.generated_questions.windows import Extract, drawn, windows
-from mog_assets.questions.likeness import repetitions
 from mog_assets.questions.sets import Question, write_questions
 from mog_assets.registry import RECIPES
 from mog_assets.resources.store import Artefact, digest

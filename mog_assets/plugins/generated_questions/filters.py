@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 
 from mog_assets.plugins.generated_questions.candidates import Candidate, Dropped
+from mog_assets.plugins.generated_questions.likeness import normalised
 from mog_assets.plugins.generated_questions.windows import BREADTHS, Extract
-from mog_assets.questions.likeness import normalised
 from mog_assets.questions.locate import Located, Quote, locate
 from mog_assets.questions.sets import Evidence, Question
 

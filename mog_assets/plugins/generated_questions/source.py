@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mog_assets.plugins.generated_questions.settings import KEY, SOURCE
@@ -48,4 +49,11 @@ def _read(asked: ReadSet) -> QuestionReading:
     return reading
 
 
-QUESTION_SOURCES.register(SOURCE, QuestionSource(_read, origin="generated", assets=(KEY,), example=_EXAMPLE))
+def _copies(texts: Sequence[str], others: Sequence[str]) -> list[bool]:
+    from mog_assets.plugins.generated_questions.likeness import near_copies
+
+    return near_copies(texts, others)
+
+
+_SOURCE = QuestionSource(_read, origin="generated", assets=(KEY,), copies=_copies, example=_EXAMPLE)
+QUESTION_SOURCES.register(SOURCE, _SOURCE)

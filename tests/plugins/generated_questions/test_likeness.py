@@ -2,7 +2,7 @@
 
 import pytest
 
-from mog_assets.questions.likeness import near_copies, repetitions
+from mog_assets.plugins.generated_questions.likeness import near_copies, repetitions
 
 COPIES = [
     ("What is the capital of France?", "what's the capital of  FRANCE"),
