@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -205,51 +204,24 @@ def load_memory(path: Path, signature: str) -> Memory:
     return memory
 
 
-# Characters buffered in memory: a small corpus is never written to disk.
-_WAITING = 32_000_000
-
-
 class Spool(Mapping[str, str]):
-    """Texts by key."""
+    """Texts by key, on disk."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._file = Scratch(folder)
-        self._waiting: dict[str, str] = {}
-        self._characters = 0
         self._places: dict[str, tuple[int, int]] = {}
 
     def add(self, key: str, text: str) -> None:
-        """Add a text; an existing text with this key stays.
-
-        Raises:
-            MogError: the disk is full.
-        """
-        if key in self:
-            return
-        self._waiting[key] = text
-        self._characters += len(text)
-        if self._characters > _WAITING:
-            self._write()
-
-    def _write(self) -> None:
-        parts = [text.encode() for text in self._waiting.values()]
-        sizes = [len(part) for part in parts]
-        starts = accumulate(sizes, initial=self._file.append(parts))
-        self._places |= zip(self._waiting, zip(starts, sizes, strict=False), strict=True)
-        self._waiting.clear()
-        self._characters = 0
+        """Add a text; an existing text with this key stays. Raises MogError if the disk is full."""
+        if key not in self._places:
+            content = text.encode()
+            self._places[key] = self._file.append([content]), len(content)
 
     def __getitem__(self, key: str) -> str:
-        if key in self._waiting:
-            return self._waiting[key]
         return self._file.read(*self._places[key]).decode()
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._waiting or key in self._places
-
     def __iter__(self) -> Iterator[str]:
-        yield from self._places
-        yield from self._waiting
+        return iter(self._places)
 
     def __len__(self) -> int:
-        return len(self._places) + len(self._waiting)
+        return len(self._places)

@@ -75,8 +75,7 @@ class Project:
         return materialise(self.recipes[key], "pond", self.tools, self.recipes)
 
 
-def test_documents_that_are_read_are_not_in_memory_together(tmp_path, monkeypatch):
-    monkeypatch.setattr("mog_assets.documents.memory._WAITING", 500_000)
+def test_documents_that_are_read_are_not_in_memory_together(tmp_path):
     small = Project(tmp_path / "small", 8, 5, 50_000)
     large = Project(tmp_path / "large", 32, 5, 50_000)
 
