@@ -135,7 +135,8 @@ class Endpoint:
             return completion
         except UnicodeEncodeError as error:
             fault = RequestFailed(f"llm: expected messages that UTF-8 can encode, got one with {error.reason}")
-        except (openai.OpenAIError, ValueError) as error:
+        # The last two: what was sent is no JSON, or has another form.
+        except (openai.OpenAIError, ValueError, AttributeError) as error:
             why = self._line(str(error.__cause__ or error) or type(error).__name__)
             if pieces:
                 fault = NoResponse(f"llm: the answer of {model} broke off after it had begun ({why})")
@@ -240,15 +241,17 @@ def _joined(stream: Any, hear: Heard) -> dict[str, Any]:
     texts: list[str] = []
     refusal, reason = "", None
     for chunk in stream:
-        event = chunk.to_dict(warnings=False)
-        body |= {name: event[name] for name in ("model", "usage") if event.get(name)}
-        choice = (event.get("choices") or [{}])[0]
-        delta = choice.get("delta") or {}
-        reason = choice.get("finish_reason") or reason
-        refusal += delta.get("refusal") or ""
-        if text := _text_of(delta.get("content")):
-            texts.append(text)
-            hear(text)
+        # Attributes, because a dictionary of each takes as long as all else.
+        body["model"] = chunk.model or body.get("model")
+        if chunk.usage:
+            body["usage"] = chunk.usage.to_dict(warnings=False)
+        for choice in (chunk.choices or ())[:1]:
+            reason = choice.finish_reason or reason
+            if delta := choice.delta:
+                refusal += delta.refusal or ""
+                if text := _text_of(delta.content):
+                    texts.append(text)
+                    hear(text)
     if reason is None:
         raise ValueError("the answer was cut off")
     return {**body, "choices": [{"message": {"content": "".join(texts), "refusal": refusal}, "finish_reason": reason}]}
