@@ -271,6 +271,12 @@ class Store:
         """Mark an artefact as out of date, before data outside the store that it names changes."""
         self._write_manifest(artefact.folder, replace(artefact.manifest, recipe=""))
 
+    def note(self, artefact: Artefact, **info: Any) -> Artefact:
+        """Add facts to an artefact whose content stays as it is; call while holding its lock."""
+        manifest = replace(artefact.manifest, info={**artefact.manifest.info, **info})
+        self._write_manifest(artefact.folder, manifest)
+        return Artefact(manifest, artefact.folder)
+
     def remove(self, asset: str, partition: str | None = None) -> None:
         """Remove an artefact, its manifest first; what somebody reads stays for the next time."""
         folder = self.folder(asset, partition)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import time
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
@@ -17,7 +18,7 @@ import dagster as dg
 from mog_assets.build.events import built, checked, faults, metadata
 from mog_assets.build.names import Names
 from mog_assets.build.plan import REGISTRY, graph, needed
-from mog_assets.build.recipe import FORCE, SOURCES, Recipe
+from mog_assets.build.recipe import FORCE, MEASURING, SOURCES, Recipe
 from mog_assets.build.records import hold
 from mog_assets.build.sensors import Host, automation_sensor, corpora_sensor, evaluated, nightly, sweep
 from mog_assets.build.tools import Tools
@@ -79,6 +80,8 @@ def build(settings: Settings, host: Host = Host()) -> dg.Definitions:  # noqa: B
 def _definitions(settings: Settings, host: Host) -> dg.Definitions:
     recipes, tools, names = graph(settings), Tools(settings), host.names
     outside = [_outside(r, r.outside, host) for r in recipes.values() if r.outside]
+    if any(r.measured for r in recipes.values()):
+        outside.append(_measuring(names))
     theirs = [] if host.alone else sorted({key for corpus in settings.corpora.values() for key in corpus.upstream})
     assets = [
         as_asset(r, recipes, tools, _after(r, recipes), _condition(r, recipes, names), names, upstream)
@@ -170,8 +173,25 @@ def _outside(recipe: Recipe, name: str, host: Host) -> dg.SourceAsset:
     return observe
 
 
+def _measuring(names: Names) -> dg.SourceAsset:
+    """The external asset that stands for the time to measure; to observe it by hand is to say that it is."""
+
+    @dg.observable_source_asset(
+        key=names.key(MEASURING),
+        group_name=names.group("evaluation"),
+        description="Changes when it is time to measure: something was never measured, questions, settings or code "
+        f"have changed, or more of the documents than `drift.training`. The sensor `{names.name('corpora')}` decides.",
+    )
+    def observe() -> dg.DataVersion:
+        return dg.DataVersion(digest(time.time()))
+
+    return observe
+
+
 def _after(recipe: Recipe, recipes: dict[str, Recipe]) -> list[str]:
     """Assets that trigger a recipe without being read by it."""
+    if recipe.measured:
+        return [MEASURING]
     after = [recipe.outside] if recipe.outside else []
     # Dagster triggers nothing when a partition is deleted; the registry triggers the assets built from all corpora.
     if not recipe.partitioned and any(recipes[dep].partitioned for dep in recipe.deps):
@@ -182,6 +202,7 @@ def _after(recipe: Recipe, recipes: dict[str, Recipe]) -> list[str]:
 def _condition(recipe: Recipe, recipes: dict[str, Recipe], names: Names) -> dg.AutomationCondition | None:
     """When an asset is materialised automatically: an input or its code version changed, it is missing, or it failed.
 
+    What measures is materialised when it is time to, and not when an input changes.
     None means never. A change waits until no input is missing or in progress, and is not lost while it waits. A failed
     asset is retried once, then waits for a change. A failed blocking check does not block it: the previous artefact is
     used.
@@ -189,8 +210,11 @@ def _condition(recipe: Recipe, recipes: dict[str, Recipe], names: Names) -> dg.A
     if recipe.on_demand:
         return None
     of = dg.AutomationCondition
-    moved = of.any_deps_updated().replace("newly_updated", of.data_version_changed()) | of.code_version_changed()
+    moved: dg.AutomationCondition = _changed(names.key(MEASURING))
+    if not recipe.measured:
+        moved = of.any_deps_updated().replace("newly_updated", of.data_version_changed()) | of.code_version_changed()
     outside = [names.key(r.outside) for r in recipes.values() if r.outside]
+    outside += [names.key(MEASURING)] if recipe.measured else []
     by_corpus = [] if recipe.partitioned else [names.key(r.key) for r in recipes.values() if r.partitioned]
     wanted = _until_requested(moved, _changed(*outside, *by_corpus)) | of.newly_missing()
     wanted |= of.execution_failed().newly_true()

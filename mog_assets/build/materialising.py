@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from mog_assets.build.declared import Declared
 from mog_assets.build.demand import places
+from mog_assets.build.measuring import changed_since, noted, read_documents
 from mog_assets.build.recipe import Recipe, Work, fingerprint
 from mog_assets.build.tools import Tools
 from mog_assets.resources.errors import MissingArtefact, MogError, TooFewQuestions
@@ -87,7 +88,7 @@ def _why(
         return "new"
     manifest = previous.manifest
     if manifest.recipe == wanted:
-        return "" if _is_intact(recipe, tools, previous) else "what it names is not there"
+        return "" if is_intact(recipe, tools, previous) else "what it names is not there"
     before, made_of = manifest.info.get("made of"), recipe.made_of(partition, tools)
     changed = [] if before is None else [part for part in made_of if before.get(part) != made_of[part]]
     keys = [key for key in {**manifest.inputs, **inputs} if manifest.inputs.get(key) != inputs.get(key)]
@@ -108,7 +109,8 @@ def is_fresh(
         return False
 
 
-def _is_intact(recipe: Recipe, tools: Tools, artefact: Artefact) -> bool:
+def is_intact(recipe: Recipe, tools: Tools, artefact: Artefact) -> bool:
+    """Whether the data outside the store that an artefact names is there."""
     try:
         return bool(artefact.manifest.info.get("untrained")) or recipe.intact(tools, artefact)
     except LookupError:
@@ -169,9 +171,12 @@ def materialise(
                 f"{what} is built from {', '.join(now.missing)}, not materialised yet or damaged: materialise that "
                 "first, or run `mog run`"
             )
-        previous, fresh = now.previous, not now.why
+        _check_measured(recipe, tools, recipes)
+        measured, previous, fresh = noted(recipe, recipes, tools), now.previous, not now.why
         if previous is not None and fresh and not force:
             store.sweep(previous)
+            if any(previous.manifest.info.get(name) != value for name, value in measured.items()):
+                previous = store.note(previous, **measured)
             return Materialised(previous, built=False, faults=previous.manifest.info.get("faults", {}), damage=damage)
         started, made_of = time.monotonic(), recipe.made_of(partition, tools)
         reason = "damaged" if damage else now.why or "forced"
@@ -190,13 +195,29 @@ def materialise(
             recipe=now.wanted,
             inputs=now.inputs,
             counts=work.counts,
-            info={**work.info, "recomputed": work.recomputed, "faults": faults, "made of": made_of},
+            info={**work.info, "recomputed": work.recomputed, "faults": faults, "made of": made_of, **measured},
             seconds=time.monotonic() - started,
             shown=work.shown,
         )
         publish(store, *searched)
         store.sweep(artefact)
         return Materialised(artefact, built=True, faults=faults, damage=damage, why=reason)
+
+
+def _check_measured(recipe: Recipe, tools: Tools, recipes: dict[str, Recipe]) -> None:
+    """Check that what a measurement is built from was measured with the documents of now.
+
+    Raises:
+        MissingArtefact: something was not.
+    """
+    now = read_documents(tools, tools.store.find) if recipe.measured else {}
+    for dep in recipe.deps if recipe.measured else ():
+        artefact = tools.store.find(dep) if recipes[dep].measured else None
+        if artefact and changed_since(artefact, now):
+            raise MissingArtefact(
+                f"{recipe.key} is built from {dep}, which is of earlier documents: materialise that first, or run "
+                "`mog run --evaluate`"
+            )
 
 
 def _build(work: Work, recipes: dict[str, Recipe]) -> None:

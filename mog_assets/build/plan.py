@@ -8,12 +8,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from mog_assets.build.demand import demand
-from mog_assets.build.materialising import Find, Place, is_fresh, made_from, state
+from mog_assets.build.materialising import Find, Place, is_fresh, is_intact, made_from, state
+from mog_assets.build.measuring import DOCUMENTS, changed_since, has_basis, measured_keys, read_documents
 from mog_assets.build.recipe import Recipe
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
 from mog_assets.registry import RECIPES
 from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Artefact, label
 
 REGISTRY = "corpus_registry"
 
@@ -52,8 +54,11 @@ def graph(settings: Settings) -> dict[str, Recipe]:
     # Data of removed corpora is deleted first, so that failing corpora do not delay it.
     words = needed(recipes, [REGISTRY, *read.words.keys])
     turns = {key: 0 if key in words else 1 if key in first else 2 for key in recipes}
+    measured = measured_keys(recipes)
     return {
-        key: replace(recipes[key], on_demand=recipes[key].on_demand or key not in wanted, turn=turn)
+        key: replace(
+            recipes[key], on_demand=recipes[key].on_demand or key not in wanted, turn=turn, measured=key in measured
+        )
         for key, turn in sorted(turns.items(), key=lambda item: item[1])
     }
 
@@ -85,15 +90,79 @@ def in_order(recipes: dict[str, Recipe], keys: Collection[str]) -> list[str]:
     return [key for key in recipes if key in keys]
 
 
-def is_complete(settings: Settings) -> bool:
-    """Whether nothing is stale of what is built without being named."""
-    recipes = graph(settings)
-    return not stale(Tools(settings), recipes, default(recipes), list(settings.corpora))
+def is_complete(settings: Settings, evaluate: bool = False) -> bool:
+    """Whether nothing is stale of what is due, see `due`."""
+    recipes, tools = graph(settings), Tools(settings)
+    return not stale(tools, recipes, due(tools, recipes, evaluate), list(settings.corpora))
 
 
 def default(recipes: dict[str, Recipe]) -> set[str]:
     """Keys of the assets that are built without being named."""
     return {key for key, recipe in recipes.items() if not recipe.on_demand}
+
+
+def due(tools: Tools, recipes: dict[str, Recipe], evaluate: bool = False) -> set[str]:
+    """Return the keys of the assets that are built now without being named.
+
+    Args:
+        tools: The resources.
+        recipes: All recipes, by key.
+        evaluate: Whether those that measure are due in any case.
+    """
+    keys = default(recipes)
+    if evaluate or time_to_measure(tools, recipes):
+        return keys
+    return {key for key in keys if not recipes[key].measured}
+
+
+def time_to_measure(tools: Tools, recipes: dict[str, Recipe]) -> dict[str, str]:
+    """Return why it is time to measure, by key of the asset; empty if it is not.
+
+    It is when something was never made, or its making was interrupted; when questions, settings or code have changed;
+    when more than the share `drift.training` of the documents has changed.
+    """
+    find, why = functools.cache(tools.store.sound), {}
+    now = read_documents(tools, find)
+    total = sum(a.manifest.counts["documents"] for corpus in now if (a := find(DOCUMENTS, corpus)))
+    for key, recipe in recipes.items():
+        if recipe.measured and not recipe.on_demand:
+            artefact = find(key, None)
+            changed = changed_since(artefact, now) if artefact else 0
+            if artefact is None:
+                why[key] = "new"
+            elif changed > tools.settings.drift.training * total:
+                why[key] = "documents"
+            elif not _as_measured(artefact, recipe, tools, recipes, find, bool(changed)):
+                why[key] = "changed"
+    return why
+
+
+def is_settled(tools: Tools, recipes: dict[str, Recipe]) -> bool:
+    """Whether all that measuring reads is there, and was made from what is there."""
+    find, corpora = functools.cache(tools.store.find), list(tools.settings.corpora)
+    for recipe in (recipe for recipe in recipes.values() if not (recipe.measured or recipe.on_demand)):
+        for corpus in corpora if recipe.partitioned else [None]:
+            if (artefact := find(recipe.key, corpus)) is None:
+                return False
+            above = {label(*place): find(*place) for place in made_from(recipe, corpus, recipes, corpora)}
+            if any(a is None or a.manifest.version != artefact.manifest.inputs.get(n) for n, a in above.items()):
+                return False
+    return True
+
+
+def _as_measured(
+    artefact: Artefact, recipe: Recipe, tools: Tools, recipes: dict[str, Recipe], find: Find, changed: bool
+) -> bool:
+    """Whether a measurement would be as it is; that documents have `changed` does not count."""
+    if not changed:
+        return is_fresh(recipe, None, tools, recipes, find)
+    try:
+        same = has_basis(artefact, recipe, recipes, tools) and is_intact(recipe, tools, artefact)
+    except MogError:
+        # Building it reports that.
+        return False
+    above = {dep: find(dep, None) for dep in recipe.deps if recipes[dep].measured}
+    return same and all(a and a.manifest.version == artefact.manifest.inputs.get(dep) for dep, a in above.items())
 
 
 def stale(
@@ -117,10 +186,14 @@ def stale(
     # Many others read the same artefact; look it up only once.
     find = find or functools.cache(tools.store.sound)
     doubtful: dict[Place, None] = {}
+    documents = read_documents(tools, find)
     for recipe in recipes.values():
         for corpus in corpora if recipe.partitioned else [None]:
             above = made_from(recipe, corpus, recipes, corpora)
             doubted = recipe.key in force or any(place in doubtful for place in above)
+            if recipe.measured and (artefact := find(recipe.key, corpus)):
+                # What it says of documents is corrected, if no more.
+                doubted = doubted or changed_since(artefact, documents) > 0
             if doubted or not is_fresh(recipe, corpus, tools, recipes, find):
                 doubtful[recipe.key, corpus] = None
     return [place for place in doubtful if place[0] in keys]

@@ -27,6 +27,8 @@ from mog_assets.resources.writing import atomic
 FORCE = "mog/force"
 SOURCES = "sources"
 """The external asset that stands for the files of the corpora."""
+MEASURING = "measuring"
+"""The external asset that stands for the time to measure: questions, settings, the share of documents that changed."""
 # Maximum characters of a cell in a table shown with an artefact.
 _WIDEST = 160
 
@@ -63,6 +65,7 @@ class Recipe:
         repeatable: Whether a forced run builds it again even if it is up to date, such as measurements.
         is_result: Whether it is built for its own sake; the rest is built for these, or for searches.
         page: The file of it that people open: a run that built it says where that is.
+        measured: Whether it follows documents only when it is time to measure; so does what is made from it.
         steady: Whether the nightly evaluation leaves it as it is, because all that is made from it would change.
         on_demand: Whether it is built only when named explicitly.
         job: Name of a Dagster job that builds all assets that name it; empty for those of the graph's own jobs.
@@ -84,6 +87,7 @@ class Recipe:
     repeatable: bool = False
     is_result: bool = False
     page: str = ""
+    measured: bool = False
     steady: bool = False
     on_demand: bool = False
     job: str = ""

@@ -20,6 +20,7 @@ from mog_assets.resources.progress import note
 
 _STATUS = dg.DagsterRunStatus
 _FINISHED = [_STATUS.SUCCESS, _STATUS.FAILURE, _STATUS.CANCELED]
+UNFINISHED = [status for status in _STATUS if status not in _FINISHED]
 _held: list[FileLock] = []
 
 

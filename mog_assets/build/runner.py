@@ -18,7 +18,8 @@ from mog_assets.build.demand import demand, places
 from mog_assets.build.events import built, faults
 from mog_assets.build.events import report as tell_dagster
 from mog_assets.build.materialising import Materialised, Place, made_from
-from mog_assets.build.plan import REGISTRY, default, graph, needed, stale
+from mog_assets.build.measuring import DOCUMENTS
+from mog_assets.build.plan import REGISTRY, due, graph, needed, stale
 from mog_assets.build.recipe import Recipe
 from mog_assets.build.records import opened_instance, readable_errors
 from mog_assets.build.tools import Tools
@@ -78,8 +79,8 @@ class RunReport:
     """The result of a run.
 
     Attributes:
-        steps: Per materialised artefact: asset, corpus, seconds (0 if it was up to date), what was recomputed, `why` it
-            was built (empty if it was not), and what was wrong with the previous one (`damage`, None if nothing).
+        steps: Per artefact that was built: asset, corpus, seconds, what was recomputed, `why` it was built, and what
+            was wrong with the previous one (`damage`, None if nothing).
         failures: What went wrong, one sentence each.
     """
 
@@ -87,16 +88,16 @@ class RunReport:
     failures: list[str] = field(default_factory=list)
 
 
-def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[str]) -> set[str]:
+def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[str], evaluate: bool = False) -> set[str]:
     """Keys of the assets that a selection names: asset keys, groups, or Dagster's selection syntax.
 
-    With all that they rest on.
+    With all that they rest on. Without a selection: those that are due, see `plan.due`.
 
     Raises:
         ConfigError: it selects nothing.
     """
     if not select:
-        return default(recipes)
+        return due(Tools(settings), recipes, evaluate)
     from mog_assets.build.automation import build
 
     graph_of_assets = build(settings).resolve_asset_graph()
@@ -117,7 +118,11 @@ def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[st
 
 
 def run(
-    settings: Settings, corpora: Sequence[str] = (), select: Sequence[str] = (), force: Collection[str] = ()
+    settings: Settings,
+    corpora: Sequence[str] = (),
+    select: Sequence[str] = (),
+    force: Collection[str] = (),
+    evaluate: bool = False,
 ) -> RunReport:
     """Materialise what is stale in this process, each artefact after its inputs, and tell Dagster of it.
 
@@ -128,10 +133,13 @@ def run(
         corpora: Only these corpora; all if empty.
         select: Only these assets or asset selections.
         force: Assets to rebuild even if they are up to date.
+        evaluate: Measure what changed, also if it is not time to.
     """
     check_corpora(settings, corpora)
     recipes, tools, report = graph(settings), Tools(settings), RunReport()
-    keys, named = selected(settings, recipes, select), list(corpora or settings.corpora)
+    # What follows from a forced asset measures.
+    keys = selected(settings, recipes, select, evaluate or bool(force))
+    named = list(corpora or settings.corpora)
     repeatable = [key for key, recipe in recipes.items() if recipe.repeatable]
     if unknown := [key for key in force if key not in repeatable]:
         raise ConfigError(f"--force: expected one of {', '.join(repeatable)}, got {unknown[0]!r}")
@@ -142,26 +150,13 @@ def run(
         _sweep(tools, recipes)
         return report
     with hold(settings.home / "run.lock", "the project", _FOREVER, note), instance(settings) as opened:
-        # Another run may have built some of it.
-        plan = stale(tools, recipes, keys, named, force=force)
-        _announce(tools, plan)
         sweep_orphans(settings.home / "cache")
-        vectors = "embeddings/level_1"
-        first_vectors = vectors in keys and not any(tools.store.find(vectors, corpus) for corpus in settings.corpora)
-        undone: set[Place] = set()
-        for key, corpus in plan:
-            recipe = recipes[key]
-            if undone.intersection(made_from(recipe, corpus, recipes, named)) or _waits(recipe, tools, select, report):
-                undone.add((key, corpus))
-                continue
-            outcome = _build(recipe, corpus, tools, recipes, key in force, report)
-            if outcome is None or faults(recipe, outcome):
-                undone.add((key, corpus))
-            if outcome is None:
-                continue
-            tell_dagster(opened, recipe, corpus, outcome)
-            if first_vectors and key == "statistics" and (key, corpus) not in undone:
-                note(f'Words can be searched from now on: mog retrieve --method {demand(settings).by_words} "…"')
+        loop = _Loop(tools, recipes, named, opened, report, waits=not select)
+        # Another run may have built some of it.
+        loop.build(stale(tools, recipes, keys, named, force=force), force)
+        # Now it is known how many documents have changed.
+        if not select and (more := due(tools, recipes) - keys):
+            loop.build(stale(tools, recipes, more, named))
         # Now, as it moves aside what lies in the way of a lock, which is damage.
         _sweep(tools, recipes)
     return report
@@ -177,50 +172,90 @@ def _sweep(tools: Tools, recipes: dict[str, Recipe]) -> None:
                     tools.store.sweep(tools.store.read(recipe.key, corpus))
 
 
-def _waits(recipe: Recipe, tools: Tools, select: Sequence[str], report: RunReport) -> bool:
-    """Return whether an asset of all corpora must wait for corpora that have not been read yet, and report that."""
-    if recipe.partitioned or select or recipe.key == REGISTRY:
-        return False
-    waiting = [corpus for corpus in tools.settings.corpora if tools.store.find("documents", corpus) is None]
-    if waiting and not report.failures:
-        report.failures.append(f"the assets built from all corpora wait for {', '.join(waiting)}: run `mog run`")
-    return bool(waiting)
+@dataclass
+class _Loop:
+    """Builds artefacts, one after the other.
 
+    Attributes:
+        tools: The resources.
+        recipes: All recipes, by key.
+        corpora: Names of the corpora that are built.
+        opened: Is told of each artefact.
+        report: What was built, and what failed.
+        waits: Whether assets of all corpora wait until all of them have been read.
+        undone: What should have been built and was not.
+    """
 
-def _build(
-    recipe: Recipe, corpus: str | None, tools: Tools, recipes: dict[str, Recipe], force: bool, report: RunReport
-) -> Materialised | None:
-    """Materialise an artefact and report it; None if that failed."""
-    try:
-        outcome = built(recipe, corpus, tools, recipes, force=force)
-    except MogError as error:
-        report.failures.append(str(error))
-        return None
-    # Whatever a library raises, what is not built from this is still built.
-    except Exception as error:
-        cause: BaseException = error
-        while cause.__cause__ is not None:
-            cause = cause.__cause__
-        message = " ".join("".join(traceback.format_exception_only(cause)).split())
-        report.failures.append(f"{label(recipe.key, corpus)}: {message}")
-        return None
-    if fault := faults(recipe, outcome):
-        report.failures.append(f"{label(recipe.key, corpus)}: {fault}")
-    # What lay in the way of a sound artefact is removed without building it.
-    elif outcome.built or outcome.damage:
-        assert outcome.artefact is not None
-        manifest = outcome.artefact.manifest
-        report.steps.append(
-            {
-                "asset": recipe.key,
-                "corpus": corpus,
-                "seconds": round(manifest.seconds, 3) if outcome.built else 0.0,
-                "recomputed": manifest.info["recomputed"] if outcome.built else {},
-                "why": outcome.why,
-                "damage": outcome.damage,
-            }
-        )
-    return outcome
+    tools: Tools
+    recipes: dict[str, Recipe]
+    corpora: Sequence[str]
+    opened: dg.DagsterInstance
+    report: RunReport
+    waits: bool
+    undone: set[Place] = field(default_factory=set)
+
+    def build(self, plan: Sequence[Place], force: Collection[str] = ()) -> None:
+        """Build what is planned, in its order, but for what is made from something that failed."""
+        store, vectors = self.tools.store, "embeddings/level_1"
+        first = any(key == vectors for key, _ in plan) and not any(store.find(vectors, c) for c in self.corpora)
+        _announce(self.tools, plan)
+        for key, corpus in plan:
+            recipe = self.recipes[key]
+            above = made_from(recipe, corpus, self.recipes, self.corpora)
+            if self.undone.intersection(above) or self._waits(recipe):
+                self.undone.add((key, corpus))
+                continue
+            outcome = self._built(recipe, corpus, key in force)
+            if outcome is None or faults(recipe, outcome):
+                self.undone.add((key, corpus))
+            if outcome is not None:
+                tell_dagster(self.opened, recipe, corpus, outcome)
+            if first and key == "statistics" and (key, corpus) not in self.undone:
+                by_words = demand(self.tools.settings).by_words
+                note(f'Words can be searched from now on: mog retrieve --method {by_words} "…"')
+
+    def _waits(self, recipe: Recipe) -> bool:
+        """Return whether an asset must wait for corpora that have not been read yet, and report that."""
+        if recipe.partitioned or not self.waits or recipe.key == REGISTRY:
+            return False
+        waiting = [c for c in self.tools.settings.corpora if self.tools.store.find(DOCUMENTS, c) is None]
+        if waiting and not self.report.failures:
+            names = ", ".join(waiting)
+            self.report.failures.append(f"the assets built from all corpora wait for {names}: run `mog run`")
+        return bool(waiting)
+
+    def _built(self, recipe: Recipe, corpus: str | None, force: bool) -> Materialised | None:
+        """Materialise an artefact and report it; None if that failed."""
+        try:
+            outcome = built(recipe, corpus, self.tools, self.recipes, force=force)
+        except MogError as error:
+            self.report.failures.append(str(error))
+            return None
+        # Whatever a library raises, what is not built from this is still built.
+        except Exception as error:
+            cause: BaseException = error
+            while cause.__cause__ is not None:
+                cause = cause.__cause__
+            message = " ".join("".join(traceback.format_exception_only(cause)).split())
+            self.report.failures.append(f"{label(recipe.key, corpus)}: {message}")
+            return None
+        if fault := faults(recipe, outcome):
+            self.report.failures.append(f"{label(recipe.key, corpus)}: {fault}")
+        # What lay in the way of a sound artefact is removed without building it.
+        elif outcome.built or outcome.damage:
+            assert outcome.artefact is not None
+            manifest = outcome.artefact.manifest
+            self.report.steps.append(
+                {
+                    "asset": recipe.key,
+                    "corpus": corpus,
+                    "seconds": round(manifest.seconds, 3) if outcome.built else 0.0,
+                    "recomputed": manifest.info["recomputed"] if outcome.built else {},
+                    "why": outcome.why,
+                    "damage": outcome.damage,
+                }
+            )
+        return outcome
 
 
 def _announce(tools: Tools, plan: Sequence[Place]) -> None:

@@ -10,9 +10,12 @@ from typing import Any
 
 import dagster as dg
 
+from mog_assets.build.measuring import basis, read_documents
 from mog_assets.build.names import Names
-from mog_assets.build.recipe import FORCE, Recipe
-from mog_assets.build.records import end_killed
+from mog_assets.build.plan import is_settled, time_to_measure
+from mog_assets.build.recipe import FORCE, MEASURING, Recipe
+from mog_assets.build.records import UNFINISHED, end_killed
+from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
 from mog_assets.config import load as load_settings
 from mog_assets.resources.errors import ConfigError, MogError
@@ -100,6 +103,12 @@ def corpora_sensor(settings: Settings, recipes: dict[str, Recipe], host: Host) -
             )
         gone = sorted(present - set(fresh.corpora))
         events, states, troubles = sweep(recipes, fresh, fresh.corpora, json.loads(context.cursor or "{}"), host.names)
+        if any(recipe.measured for recipe in recipes.values()):
+            place, seen = label(MEASURING, None), json.loads(context.cursor or "{}").get(MEASURING, "")
+            states[place] = _time_to_measure(context.instance, recipes, fresh, seen, host.names)
+            if states[place] not in ("", seen):
+                tags = {"dagster/data_version": digest(states[place], time.time())}
+                events.append(dg.AssetObservation(host.names.key(MEASURING), tags=tags))
         if fresh.model_copy(update={"corpora": settings.corpora}) != settings:
             troubles.append("mog.yaml has changed since the graph was loaded: reload the code location")
         return dg.SensorResult(
@@ -110,6 +119,27 @@ def corpora_sensor(settings: Settings, recipes: dict[str, Recipe], host: Host) -
         )
 
     return corpora
+
+
+def _time_to_measure(
+    instance: dg.DagsterInstance, recipes: dict[str, Recipe], settings: Settings, seen: str, names: Names
+) -> str:
+    """Return a digest of why it is time to measure, empty if it is not; while the index changes, that of before.
+
+    It differs when there is a further reason, so that what failed is tried again.
+    """
+    measured = {names.key(key) for key, recipe in recipes.items() if recipe.measured}
+    runs = instance.get_runs(dg.RunsFilter(statuses=UNFINISHED))
+    if any(run.asset_selection is None or measured & run.asset_selection for run in runs):
+        return seen
+    tools = Tools(settings)
+    if not is_settled(tools, recipes):
+        return seen
+    if not (why := time_to_measure(tools, recipes)):
+        return ""
+    follows = [place for place, reason in why.items() if reason == "changed"]
+    keys = [key for key, recipe in recipes.items() if recipe.measured]
+    return digest(follows, read_documents(tools, tools.store.find), basis(keys, recipes, tools))
 
 
 def sweep(

@@ -33,6 +33,7 @@ def _selection(command: Callable[..., None]) -> Callable[..., None]:
             help="Only this asset or selection, and all it rests on (`mentions`, `group:corpus`).",
         ),
         click.option("--all", "every", is_flag=True, help="Every asset, also those that no configured method needs."),
+        click.option("--evaluate", is_flag=True, help="Measure, too, even if few documents have changed since."),
     )
     return functools.reduce(lambda done, option: option(done), reversed(options), command)
 
@@ -58,17 +59,19 @@ def run(
     corpora: tuple[str, ...],
     select: tuple[str, ...],
     every: bool,
+    evaluate: bool,
     force: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Materialise what is stale and print the leaderboard.
 
-    Without --select or --all: what the results and the configured methods need.
+    Without --select or --all: what the results and the configured methods need. Few changed documents are not measured
+    at once.
     """
     check_builds_here("run")
     settings = settings_of(path)
     chosen = _selected(settings, select, every)
-    stoppable(lambda: _run(settings, corpora, chosen, force, as_json), settings.home, "mog run")
+    stoppable(lambda: _run(settings, corpora, chosen, force, evaluate, as_json), settings.home, "mog run")
 
 
 @click.command()
@@ -76,24 +79,28 @@ def run(
 @_selection
 @click.option("--json", "as_json", is_flag=True, help="Print the assets as JSON.")
 @guarded
-def plan(path: str | None, corpora: tuple[str, ...], select: tuple[str, ...], every: bool, as_json: bool) -> None:
+def plan(
+    path: str | None, corpora: tuple[str, ...], select: tuple[str, ...], every: bool, evaluate: bool, as_json: bool
+) -> None:
     """Print what `mog run` would build and why, and build nothing.
 
     An asset whose inputs are built before it is built again only if one of them changes.
     """
     from rich.table import Table
 
-    from mog_assets.build.plan import default, graph, planned
+    from mog_assets.build.plan import due, graph, planned
+    from mog_assets.build.tools import Tools
     from mog_assets.resources.console import EscapedConsole
     from mog_assets.resources.progress import duration
 
     settings = settings_of(path)
     chosen = _selected(settings, select, every)
-    keys = default(graph(settings))
     if chosen:
         from mog_assets.build.runner import selected
 
         keys = selected(settings, graph(settings), chosen)
+    else:
+        keys = due(Tools(settings), graph(settings), evaluate)
     config.check_corpora(settings, corpora)
     rows = planned(settings, keys, list(corpora or settings.corpora))
     if as_json:
@@ -117,14 +124,19 @@ def plan(path: str | None, corpora: tuple[str, ...], select: tuple[str, ...], ev
 
 
 def _run(
-    settings: config.Settings, corpora: Sequence[str], select: Sequence[str], force: Sequence[str], as_json: bool
+    settings: config.Settings,
+    corpora: Sequence[str],
+    select: Sequence[str],
+    force: Sequence[str],
+    evaluate: bool,
+    as_json: bool,
 ) -> None:
     from mog_assets.resources import progress
     from mog_assets.resources.store import Store, label
 
     started = time.monotonic()
     with progress.displayed(), on_stop(progress.clear):
-        steps, failures = _materialised(settings, corpora, select, force)
+        steps, failures = _materialised(settings, corpora, select, force, evaluate)
     seconds = time.monotonic() - started
     if as_json:
         summary = {"seconds": seconds, "peak_memory_bytes": _peak_memory(), "steps": steps}
@@ -157,17 +169,17 @@ def _run(
 
 
 def _materialised(
-    settings: config.Settings, corpora: Sequence[str], select: Sequence[str], force: Sequence[str]
+    settings: config.Settings, corpora: Sequence[str], select: Sequence[str], force: Sequence[str], evaluate: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """What was materialised, and what went wrong."""
     from mog_assets.build.plan import is_complete
 
     # Dagster, which takes longer to import than to see this, is needed only to build something.
-    if not (corpora or select or force) and is_complete(settings):
+    if not (corpora or select or force) and is_complete(settings, evaluate):
         return [], []
     from mog_assets.build.runner import run as materialise
 
-    report = materialise(settings, corpora, select, force)
+    report = materialise(settings, corpora, select, force, evaluate)
     return report.steps, report.failures
 
 

@@ -49,6 +49,8 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
     """Print the best method of each question set, and the scores of the most important methods, or of all."""
     import pandas as pd
 
+    from mog_assets.build.measuring import changed_since, read_documents
+    from mog_assets.build.tools import Tools
     from mog_assets.evaluate.answers import answer_board
     from mog_assets.evaluate.leaderboard import MOST_ROWS, leaderboards
     from mog_assets.evaluate.measures import boards, headline_measures
@@ -64,6 +66,9 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
         default = str(chosen.manifest.info["method"]) if chosen else None
         if chosen:
             echo(f"`auto` is `{default}`: {chosen.manifest.info['why']}.")
+        if lag := changed_since(stored, read_documents(Tools(settings), store.find)):
+            documents = "document" if lag == 1 else "documents"
+            echo(f"These scores are of {lag:,} changed {documents} ago; `mog run --evaluate` measures now.")
         made_by = origins(settings)
         for board in leaderboards(scores, per_question, default, settings.k, settings.seed, made_by):
             echo(board.advice)

@@ -289,7 +289,10 @@ class AnsweringSettings(SettingsModel):
 
 
 class DriftSettings(SettingsModel):
-    """How much may change before models are trained again: a share `training` of their questions' candidates."""
+    """How much may change before all is measured again, and models trained: a share `training`.
+
+    It is one of the documents since they were measured, and of the candidates of questions since models were trained.
+    """
 
     training: float = Field(0.05, ge=0, le=1)
 

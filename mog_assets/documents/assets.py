@@ -127,6 +127,7 @@ def build_documents(work: Work) -> None:
         "text bytes": sum(outcome.bytes for outcome in reading.used),
         "skipped": skipped,
     }
+    work.info["changes"] = _changes(work)
     languages, notes = _languages_and_notes(work)
     left_out = {"files not read": dict(reading.unread.most_common()), "notes": notes}
     work.info |= {"language": source.language, "languages": languages, **left_out}
@@ -161,6 +162,25 @@ def _write_bucket(work: Work, name: str, path: Path, digests: Sequence[str], rea
         with work.writing(path) as temporary:
             write_documents([d if language == AUTO else replace(d, language=language) for d in documents], temporary)
     return lost
+
+
+def _changes(work: Work) -> int:
+    """Return how many documents have been added, changed or removed, now and before."""
+    previous = work.draft.previous
+    files = previous.manifest.files if previous else {}
+    changes = int(previous.manifest.info.get("changes", 0)) if previous else 0
+    for name in (name for name in {**files, **work.draft.files} if name.startswith("bucket")):
+        before = previous.path(name) if previous and name in files else None
+        now = work.draft.path(name) if name in work.draft.files else None
+        if before != now:
+            old, new = (
+                set(zip(*pq.read_table(path, columns=["id", "sha256"]).to_pydict().values(), strict=True))
+                if path
+                else set()
+                for path in (before, now)
+            )
+            changes += max(len(new - old), len(old - new))
+    return changes
 
 
 def _languages_and_notes(work: Work) -> list[dict[str, int]]:

@@ -345,6 +345,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         group=GROUP,
         deps=read_for_items(settings),
         partitioned=False,
+        measured=True,
         settings=lambda tools: [
             rankings_of(tools.settings),
             tools.settings.seed,

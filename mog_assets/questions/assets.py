@@ -270,7 +270,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 for name, q in tools.settings.question_sets.items()
             },
             source=_question_sources,
-            outside="question_files",
+            measured=True,
             version="9",
             checks=(EVERY_SPLIT_IS_USED,),
             kinds=("parquet",),

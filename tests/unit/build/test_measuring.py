@@ -1,0 +1,102 @@
+"""What a run measures: an edit updates the index, and measuring follows when it is time."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from mog_assets import config
+from mog_assets.build.measuring import changed_since, read_documents
+from mog_assets.build.tools import Tools
+from mog_assets.cli import main
+
+# A share of .05 of these is more than one.
+DOCUMENTS = {f"d{n}": f"The heron of pond {n} waits for a fish. Then it strikes, {n} times a day." for n in range(30)}
+QUESTIONS = [
+    {"id": f"q{n}", "question": f"Which bird waits at pond {n}?", "docs": [f"d{n}"], "split": "test"} for n in (3, 5)
+]
+MEASURED = {"questions", "runs", "scores"}
+
+
+@pytest.fixture
+def project(tmp_path, make_project, materialise_project):
+    """A project that was built, and what edits and builds it."""
+    made = None
+
+    def run(documents=None, questions=QUESTIONS, **options):
+        """What is built when the project has these documents beside the others, and these questions."""
+        rows = {**DOCUMENTS, **(documents or {})}.items()
+        lines = [json.dumps({"id": key, "text": text}) for key, text in rows if text]
+        for name, written in (("birds", lines), ("q", map(json.dumps, questions))):
+            file, text = tmp_path / f"{name}.jsonl", "\n".join(written)
+            if not file.exists() or file.read_text(encoding="utf-8") != text:
+                file.write_text(text, encoding="utf-8")
+        report = materialise_project(config.load(made.config), **options)
+        assert report.failures == []
+        return {step["asset"] for step in report.steps}
+
+    sets = {"q": {"path": "q.jsonl", "corpora": ["birds"], "train": [], "test": ["test"]}}
+    values = {"corpora": {"birds": {"path": "birds.jsonl"}}, "question_sets": sets, "methods": ["fixed-1"], "levels": 1}
+    made = make_project(tmp_path, {**values, "answering": {"methods": []}})
+    made.run = run
+    assert run() >= MEASURED
+    return made
+
+
+def lag(project):
+    """How many changed documents ago the scores were measured."""
+    tools = Tools(project.settings)
+    return changed_since(tools.store.read("scores"), read_documents(tools, tools.store.find))
+
+
+def mog(project, *words):
+    done = CliRunner().invoke(main, [*words, "--config", str(project.config)])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_few_changed_documents_are_indexed_and_not_measured(project):
+    edit = {"d3": "The heron left."}
+    assert project.run(edit).isdisjoint(MEASURED) and lag(project) == 1
+    assert "These scores are of 1 changed document ago" in " ".join(mog(project, "scores").split())
+    assert "Everything is up to date" in mog(project, "plan")
+    assert "runs" in mog(project, "plan", "--evaluate")
+    assert project.run(edit) == set()
+    assert project.run(edit, evaluate=True) >= {"runs", "scores"} and lag(project) == 0
+    assert "changed document" not in mog(project, "scores")
+
+
+def test_an_edit_that_is_taken_back_leaves_the_scores_those_of_now(project):
+    project.run({"d3": "The heron left."})
+    assert project.run().isdisjoint(MEASURED) and lag(project) == 0
+
+
+def test_many_changed_documents_are_measured_in_the_same_run(project):
+    assert project.run({"d3": "The heron left."}).isdisjoint(MEASURED)
+    # An added one and a removed one: three of thirty.
+    assert project.run({"d3": "The heron left.", "d4": "", "new": "The otter swims."}) >= {"runs"} and lag(project) == 0
+
+
+@pytest.mark.parametrize("what", ["questions", "settings", "a selection"])
+def test_few_changed_documents_are_measured_when_something_else_asks_for_it(project, what):
+    edit = {"d3": "The heron left."}
+    project.run(edit)
+    if what == "questions":
+        built = project.run(edit, [{**QUESTIONS[0], "question": "Who waits?"}, QUESTIONS[1]])
+    elif what == "settings":
+        text = project.config.read_text(encoding="utf-8")
+        project.config.write_text(f"{text}\nk: 9\n", encoding="utf-8")
+        built = project.run(edit)
+    else:
+        built = project.run(edit, select=["scores"])
+    assert built >= {"runs", "scores"} and lag(project) == 0
+
+
+def test_a_measurement_that_comes_to_the_same_says_of_which_documents_it_is(project):
+    # No method finds it for these questions.
+    project.run({"d29": "Nothing of birds."})
+    project.run({"d29": "Nothing of birds."}, evaluate=True)
+    before = Tools(project.settings).store.read("scores").manifest
+    assert lag(project) == 0
+    project.run({"d29": "Nothing of birds."}, evaluate=True)
+    assert Tools(project.settings).store.read("scores").manifest == before
