@@ -34,6 +34,7 @@ from mog_assets.resources.writing import atomic
 
 # SHA-256 of the `dagster.yaml` files that earlier versions wrote; the last is of an empty file.
 _EARLIER_DEFAULTS = {
+    "a6fcf6e4ae5454da7c623ba4eef353a0032a2675534d982b41b18a7d28c37d74",
     "6726d17438a617d795a3710ef0d5a08212d1f7427c2c19c55d8b6d79fba423be",
     "6dcbf3c5636d7456a813475375d80a1e645b180fe7a1b3ffeaf6a7b628791653",
     "85221371929d6a9969064594929520cc9239023bdeb95065bc292edbf3c58e58",

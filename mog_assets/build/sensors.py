@@ -21,6 +21,9 @@ from mog_assets.config import load as load_settings
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.store import digest, label
 
+# Conditions are evaluated at least that often.
+_SECONDS = 600
+
 
 @dataclass(frozen=True)
 class Host:
@@ -46,17 +49,60 @@ def _status(settings: Settings) -> str:
     return "RUNNING" if settings.automation.enabled else "STOPPED"
 
 
-def automation_sensor(
-    settings: Settings, target: dg.AssetSelection, names: Names
-) -> dg.AutomationConditionSensorDefinition:
+class ConditionSensor(dg.AutomationConditionSensorDefinition):
+    """Evaluates the conditions of assets, which takes half a second, once something has happened.
+
+    It does so in the process that has loaded the graph.
+    """
+
+    def __init__(self, *, names: Names, **options: Any) -> None:
+        super().__init__(use_user_code_server=True, emit_backfills=False, **options)
+        self._names, self._options = names, options
+        self._evaluated: tuple[Any, ...] = ()
+        nothing = dg.SkipReason("Nothing has happened since the last evaluation.")
+        self._quiet = dg.SensorDefinition(name=self.name, evaluation_fn=lambda _: nothing)
+
+    def evaluate_tick(self, context: dg.SensorEvaluationContext) -> Any:
+        """Return the runs that conditions ask for; nothing, with the reason, if they cannot have changed."""
+        state = self._state(context.instance)
+        # Runs that the daemon has not noted are asked for again.
+        if state is not None and (context.cursor, *state) == self._evaluated:
+            return self._quiet.evaluate_tick(context)
+        outcome = super().evaluate_tick(context)
+        self._evaluated = (outcome.cursor, *(state or ()))
+        return outcome
+
+    def with_attributes(self, **changes: Any) -> ConditionSensor:
+        """Return the sensor with other metadata, as a project does that merges definitions."""
+        changes = {name: value for name, value in changes.items() if name != "jobs" and value is not None}
+        return ConditionSensor(names=self._names, **{**self._options, **changes})
+
+    def _state(self, instance: dg.DagsterInstance) -> tuple[Any, ...] | None:
+        """Return what changes with all that conditions look at: events of assets, runs, partitions; None if unknown."""
+        try:
+            events = instance.event_log_storage.get_maximum_record_id()
+        except NotImplementedError:
+            return None
+        runs = instance.get_run_records(limit=1, order_by="update_timestamp")
+        latest = [(run.dagster_run.run_id, run.dagster_run.status, run.update_timestamp) for run in runs]
+        # The last is for what else there may be.
+        return (
+            events,
+            latest,
+            sorted(instance.get_dynamic_partitions(self._names.name("corpus"))),
+            time.time() // _SECONDS,
+        )
+
+
+def automation_sensor(settings: Settings, target: dg.AssetSelection, names: Names) -> ConditionSensor:
     """What starts runs where automation conditions are met."""
-    return dg.AutomationConditionSensorDefinition(
+    return ConditionSensor(
+        names=names,
         name=names.name("automation"),
         description="Materialises assets affected by changes of corpora, question sets or settings: a run per corpus.",
         target=target,
         default_status=dg.DefaultSensorStatus(_status(settings)),
         minimum_interval_seconds=settings.automation.interval_seconds,
-        emit_backfills=False,
         run_tags=settings.automation.run_tags,
     )
 

@@ -311,7 +311,7 @@ class AutomationSettings(SettingsModel):
     """
 
     enabled: bool = True
-    interval_seconds: Count = 15
+    interval_seconds: Count = 5
     nightly: Annotated[str, AfterValidator(_cron)] | None = "0 3 * * *"
     timezone: Annotated[str, AfterValidator(_timezone)] = "UTC"
     owners: list[Annotated[str, Field(pattern=_OWNER)]] = []

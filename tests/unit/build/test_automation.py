@@ -338,6 +338,42 @@ def test_sensors_and_schedule_run_by_themselves(built):
 # The nightly run
 
 
+def test_conditions_are_evaluated_once_something_has_happened(daemon):
+    sensor, cursor = daemon.definitions.resolve_sensor_def("automation"), None
+
+    def tick():
+        nonlocal cursor
+        with dg.build_sensor_context(
+            instance=daemon.instance, cursor=cursor, definitions=daemon.definitions
+        ) as context:
+            outcome = sensor.evaluate_tick(context)
+        cursor = outcome.cursor
+        return sorted((request.partition_key or "", len(request.asset_selection)) for request in outcome.run_requests)
+
+    def is_evaluated():
+        before = cursor
+        requested = tick()
+        return requested, cursor != before
+
+    tick()
+    assert is_evaluated() == ([], False)
+    # A run has ended.
+    daemon.execute("fish", ["documents"])
+    assert is_evaluated()[1]
+    assert is_evaluated() == ([], False)
+    # The sensor of corpora has seen a file.
+    add(daemon.folder / "fish")
+    daemon.sweep()
+    assert is_evaluated() == ([("fish", len(PARTITIONED))], True)
+    # A corpus is new.
+    daemon.instance.add_dynamic_partitions("corpus", ["pond"])
+    assert is_evaluated()[1]
+    assert is_evaluated() == ([], False)
+    # The daemon has not noted what was asked for.
+    cursor = None
+    assert is_evaluated()[1]
+
+
 def test_the_nightly_run_measures_again_and_trains_nothing(daemon):
     (nightly,) = daemon.definitions.get_repository_def().schedule_defs
     with dg.build_schedule_context(daemon.instance) as context:
