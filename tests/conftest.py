@@ -37,7 +37,7 @@ MEMORY_BYTES = 4 << 30
 
 # No test is about time: another process may hold up any of them.
 hypothesis.register_profile("usual", max_examples=USUAL_EXAMPLES, deadline=None)
-hypothesis.register_profile("full", max_examples=5 * USUAL_EXAMPLES, deadline=None)
+hypothesis.register_profile("full", max_examples=3 * USUAL_EXAMPLES, deadline=None)
 hypothesis.load_profile("usual")
 
 
