@@ -101,7 +101,7 @@ def _definitions(settings: Settings, host: Host) -> dg.Definitions:
     return dg.Definitions(
         assets=[*outside, *assets],
         jobs=jobs,
-        sensors=[corpora_sensor(settings, recipes, host), automation_sensor(settings, target, names)],
+        sensors=[corpora_sensor(settings, recipes, host), automation_sensor(settings, target, recipes, host)],
         schedules=nightly(settings, jobs[1], recipes, names),
         resources={names.name("tools"): tools},
         executor=_executor(os.environ.get(EXECUTOR_VARIABLE) or "inprocess") if host.alone else None,

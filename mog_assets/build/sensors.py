@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from collections.abc import Callable, Collection
@@ -49,33 +50,48 @@ def _status(settings: Settings) -> str:
     return "RUNNING" if settings.automation.enabled else "STOPPED"
 
 
+def _records(context: dg.SensorEvaluationContext) -> dg.DagsterInstance:
+    """Return Dagster's records. To open them takes longer than a tick that finds nothing, so they stay open."""
+    reference = context.instance_ref
+    return context.instance if reference is None else _opened(dg.serialize_value(reference))
+
+
+@functools.lru_cache(maxsize=1)
+def _opened(reference: str) -> dg.DagsterInstance:
+    unpacked: Any = dg.deserialize_value(reference)
+    return dg.DagsterInstance.from_ref(unpacked)
+
+
 class ConditionSensor(dg.AutomationConditionSensorDefinition):
     """Evaluates the conditions of assets, which takes half a second, once something has happened.
 
     It does so in the process that has loaded the graph.
     """
 
-    def __init__(self, *, names: Names, **options: Any) -> None:
+    def __init__(self, *, host: Host, recipes: dict[str, Recipe], **options: Any) -> None:
         super().__init__(use_user_code_server=True, emit_backfills=False, **options)
-        self._names, self._options = names, options
+        self._host, self._recipes, self._options = host, recipes, options
         self._evaluated: tuple[Any, ...] = ()
         nothing = dg.SkipReason("Nothing has happened since the last evaluation.")
         self._quiet = dg.SensorDefinition(name=self.name, evaluation_fn=lambda _: nothing)
 
     def evaluate_tick(self, context: dg.SensorEvaluationContext) -> Any:
         """Return the runs that conditions ask for; nothing, with the reason, if they cannot have changed."""
-        state = self._state(context.instance)
+        state = self._state(_records(context))
         # Runs that the daemon has not noted are asked for again.
         if state is not None and (context.cursor, *state) == self._evaluated:
             return self._quiet.evaluate_tick(context)
         outcome = super().evaluate_tick(context)
+        if not context.cursor:
+            # Conditions take what they see first as known, so that what was observed before would be lost.
+            _observe_anew(_records(context), self._recipes, self._host)
         self._evaluated = (outcome.cursor, *(state or ()))
         return outcome
 
     def with_attributes(self, **changes: Any) -> ConditionSensor:
         """Return the sensor with other metadata, as a project does that merges definitions."""
         changes = {name: value for name, value in changes.items() if name != "jobs" and value is not None}
-        return ConditionSensor(names=self._names, **{**self._options, **changes})
+        return ConditionSensor(host=self._host, recipes=self._recipes, **{**self._options, **changes})
 
     def _state(self, instance: dg.DagsterInstance) -> tuple[Any, ...] | None:
         """Return what changes with all that conditions look at: events of assets, runs, partitions; None if unknown."""
@@ -89,16 +105,19 @@ class ConditionSensor(dg.AutomationConditionSensorDefinition):
         return (
             events,
             latest,
-            sorted(instance.get_dynamic_partitions(self._names.name("corpus"))),
+            sorted(instance.get_dynamic_partitions(self._host.names.name("corpus"))),
             time.time() // _SECONDS,
         )
 
 
-def automation_sensor(settings: Settings, target: dg.AssetSelection, names: Names) -> ConditionSensor:
+def automation_sensor(
+    settings: Settings, target: dg.AssetSelection, recipes: dict[str, Recipe], host: Host
+) -> ConditionSensor:
     """What starts runs where automation conditions are met."""
     return ConditionSensor(
-        names=names,
-        name=names.name("automation"),
+        host=host,
+        recipes=recipes,
+        name=host.names.name("automation"),
         description="Materialises assets affected by changes of corpora, question sets or settings: a run per corpus.",
         target=target,
         default_status=dg.DefaultSensorStatus(_status(settings)),
@@ -139,9 +158,10 @@ def corpora_sensor(settings: Settings, recipes: dict[str, Recipe], host: Host) -
             fresh = host.load()
         except ConfigError as error:
             return dg.SkipReason(str(error))
+        instance = _records(context)
         if host.alone:
-            end_killed(context.instance)
-        present = set(context.instance.get_dynamic_partitions(host.names.name("corpus")))
+            end_killed(instance)
+        present = set(instance.get_dynamic_partitions(host.names.name("corpus")))
         if added := sorted(set(fresh.corpora) - present):
             # An observation of a partition that does not exist yet would be lost, so all wait for the next tick.
             return dg.SensorResult(
@@ -151,7 +171,7 @@ def corpora_sensor(settings: Settings, recipes: dict[str, Recipe], host: Host) -
         events, states, troubles = sweep(recipes, fresh, fresh.corpora, json.loads(context.cursor or "{}"), host.names)
         if any(recipe.measured for recipe in recipes.values()):
             place, seen = label(MEASURING, None), json.loads(context.cursor or "{}").get(MEASURING, "")
-            states[place] = _time_to_measure(context.instance, recipes, fresh, seen, host.names)
+            states[place] = _time_to_measure(instance, recipes, fresh, seen, host.names)
             if states[place] not in ("", seen):
                 tags = {"dagster/data_version": digest(states[place], time.time())}
                 events.append(dg.AssetObservation(host.names.key(MEASURING), tags=tags))
@@ -186,6 +206,22 @@ def _time_to_measure(
     follows = [place for place, reason in why.items() if reason == "changed"]
     keys = [key for key, recipe in recipes.items() if recipe.measured]
     return digest(follows, read_documents(tools, tools.store.find), basis(keys, recipes, tools))
+
+
+def _observe_anew(instance: dg.DagsterInstance, recipes: dict[str, Recipe], host: Host) -> None:
+    """Report all that lies outside the store as changed, and the time to measure, if it has come."""
+    try:
+        settings = host.load()
+    except ConfigError:
+        # The other sensor reports it.
+        return
+    present = set(instance.get_dynamic_partitions(host.names.name("corpus"))).intersection(settings.corpora)
+    events, _, _ = sweep(recipes, settings, present, {}, host.names)
+    if any(recipe.measured for recipe in recipes.values()) and time_to_measure(Tools(settings), recipes):
+        tags = {"dagster/data_version": digest(time.time())}
+        events.append(dg.AssetObservation(host.names.key(MEASURING), tags=tags))
+    for event in events:
+        instance.report_runless_asset_event(event)
 
 
 def sweep(

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from mog_assets import cli, config
 from mog_assets.build import runner
 
-# Far above what is needed: about 15 s to start, and for a change 10 s to see it and 10 s to run.
-FOLLOW_SECONDS = 120
+# Far above what is needed: about 15 s to start, and for a change 5 s to see it and 10 s to run.
+FOLLOW_SECONDS = 240
 
 
 @pytest.fixture
