@@ -58,7 +58,11 @@ class Loaded:
 
 @dataclass(frozen=True)
 class _Group:
-    """Texts, by position, that are encoded in a batch of `rows` times `length` tokens; each alone if there are none."""
+    """Texts, by position, that are encoded in a batch of `rows` times `length` tokens; each alone if there are none.
+
+    A row of a batch is always empty: attention over a batch without any padding takes other ways, and is rounded
+    differently.
+    """
 
     texts: Sequence[int]
     rows: int
@@ -73,8 +77,9 @@ def _groups(lengths: Sequence[int], device: str, threads: int = 1) -> Iterator[_
         yield from _alone([i for i in order if lengths[i]], lengths, threads)
         return
     for length, texts in groupby(order, key=lambda i: -(-max(lengths[i], 1) // _STEP) * _STEP):
-        alike, rows = list(texts), max(_GROUP_TOKENS // length, 1)
-        yield from (_Group(alike[start : start + rows], rows, length) for start in range(0, len(alike), rows))
+        alike, rows = list(texts), max(_GROUP_TOKENS // length, 2)
+        full = rows - 1
+        yield from (_Group(alike[start : start + full], rows, length) for start in range(0, len(alike), full))
 
 
 def _alone(order: Sequence[int], lengths: Sequence[int], threads: int) -> Iterator[_Group]:

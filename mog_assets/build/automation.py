@@ -323,7 +323,7 @@ def as_asset(
             raise dg.Failure(description=f"{label(recipe.key, partition)}: {fault}", allow_retries=False)
         assert outcome.artefact is not None
         yield dg.MaterializeResult(
-            metadata=metadata(outcome), data_version=dg.DataVersion(outcome.artefact.manifest.version)
+            metadata=metadata(recipe, outcome), data_version=dg.DataVersion(outcome.artefact.manifest.version)
         )
 
     return compute

@@ -64,8 +64,8 @@ def checked(recipe: Recipe, outcome: Materialised) -> Iterator[tuple[Check, dict
         )
 
 
-def metadata(outcome: Materialised) -> dict[str, Any]:
-    """Return the figures, tables and plots of an artefact."""
+def metadata(recipe: Recipe, outcome: Materialised) -> dict[str, Any]:
+    """Return the figures, tables and plots of an artefact, and what it ran on."""
     assert outcome.artefact is not None
     manifest = outcome.artefact.manifest
     made = manifest.info.get("recomputed", {})
@@ -74,6 +74,10 @@ def metadata(outcome: Materialised) -> dict[str, Any]:
     values["seconds to build"] = round(manifest.seconds, 3)
     values["built now"] = outcome.built
     values["recomputed"] = dg.MetadataValue.json(made if outcome.built else dict.fromkeys(made, 0))
+    if recipe.pool:
+        values["pool"] = recipe.pool
+    if "device" in manifest.info:
+        values["device"] = manifest.info["device"]
     if outcome.why:
         values["why"] = outcome.why
     if outcome.damage:
@@ -90,7 +94,7 @@ def report(instance: dg.DagsterInstance, recipe: Recipe, corpus: str | None, out
         assert outcome.artefact is not None
         tags = {"dagster/data_version": outcome.artefact.manifest.version}
         instance.report_runless_asset_event(
-            dg.AssetMaterialization(key, partition=corpus, metadata=metadata(outcome), tags=tags)
+            dg.AssetMaterialization(key, partition=corpus, metadata=metadata(recipe, outcome), tags=tags)
         )
     for check, result in checked(recipe, outcome) if outcome.built else ():
         instance.report_runless_asset_event(

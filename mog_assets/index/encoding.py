@@ -68,7 +68,7 @@ def encode_buckets(
             flush()
     work.recomputed["texts encoded"] = encoder.encoded - before
     if wanted:
-        work.shown["encoder"] = encoder.model.said
+        work.info["device"] = encoder.model.said
 
 
 def bucket_texts(documents: Path, layout: Layout, level: int) -> list[str]:

@@ -35,9 +35,9 @@ _ADAPTED = (
 )
 
 
-def load(folder: Path) -> Bert:
-    """The encoder, in float32 on the CPU: answers do not depend on the machine's best type."""
-    return Bert(folder, torch.float32, "cpu")
+def load(folder: Path, device: str = "cpu") -> Bert:
+    """The encoder, in float32, and on the CPU where it answers: that does not depend on the machine's best type."""
+    return Bert(folder, torch.float32, device)
 
 
 def _adapted(config: Any) -> dict[str, tuple[int, int]]:

@@ -224,6 +224,7 @@ def _write(
         "best epoch": trained.best_epoch,
         "validation loss": round(min(row["validation_loss"] for row in trained.curve), 5),
     }
+    work.info |= {"device": work.tools.encoder.model.said}
     work.info |= {"router": new.facts, "kept": None, "trained": datetime.now(UTC).isoformat(timespec="seconds")}
 
 
@@ -293,6 +294,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 ],
                 checks=(checks.soft_label_values(len(family.names)),),
                 kinds=("parquet",),
+                pool="gpu" if embedded else None,
                 version="7",
             )
         )

@@ -109,7 +109,7 @@ def build_reader(work: Work) -> None:
     if not exists:
         with work.writing(path) as temporary:
             temporary.write_bytes(data)
-    work.info |= facts
+    work.info |= {**facts, "device": training.device()}
     work.counts |= {"questions": len(learnt), "epochs": training.EPOCHS, "bytes": len(data)}
     work.recomputed["models trained"] = 1
     work.show_table("loss", [{"epoch": n + 1, "nats": round(loss, 4)} for n, loss in enumerate(losses)])
@@ -143,7 +143,7 @@ def _trained(
     from mog_assets.answer.reader import network
     from mog_assets.plugins.reader_training import training
 
-    bert, seed, losses = network.load(source()), work.settings.seed, list[float]()
+    bert, seed, losses = network.load(source(), training.device()), work.settings.seed, list[float]()
     state, key = training.start(bert, seed), _key(documents, learnt)
     with work.progress(training.EPOCHS * len(learnt), f"questions read, {training.EPOCHS} times each") as advance:
         for number in range(training.EPOCHS):

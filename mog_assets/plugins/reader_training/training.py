@@ -28,6 +28,11 @@ _DECAY, _CLIP = 0.01, 1.0
 _STATE = ("value", "exp_avg", "exp_avg_sq")
 
 
+def device() -> str:
+    """Where it is trained: `cuda` if torch finds one, else `cpu`."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def batch(windows: Sequence[Window]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Tokens, kinds, mask and where an answer may be, each of shape (windows, tokens)."""
     length = max(len(w.ids) for w in windows)
@@ -44,9 +49,10 @@ def batch(windows: Sequence[Window]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def loss_of(bert: Bert, trained: Mapping[str, Tensor], some: Sequence[Shown]) -> Tensor:
     """Mean cross-entropy of first and last token, in nats."""
-    ids, kinds, mask, allowed = batch([one.window for one in some])
+    where = trained["head.bias"].device
+    ids, kinds, mask, allowed = (tensor.to(where) for tensor in batch([one.window for one in some]))
     logits = network.logits(bert, trained, ids, kinds, mask).masked_fill(~allowed[:, :, None], -torch.inf)
-    target = torch.tensor([[one.first, one.last] for one in some])
+    target = torch.tensor([[one.first, one.last] for one in some], device=where)
     return f.cross_entropy(logits, target)
 
 
@@ -66,7 +72,8 @@ def values(state: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
 
 def _state(trained: Mapping[str, Tensor], moments: Sequence[Mapping[str, Tensor]]) -> dict[str, np.ndarray]:
     parts = zip(_STATE, [trained, *moments], strict=True)
-    return {f"{part}/{name}": tensor.detach().numpy().copy() for part, layer in parts for name, tensor in layer.items()}
+    tensors = {f"{part}/{name}": tensor for part, layer in parts for name, tensor in layer.items()}
+    return {name: tensor.detach().cpu().numpy().copy() for name, tensor in tensors.items()}
 
 
 def epoch(
@@ -82,10 +89,10 @@ def epoch(
 ) -> tuple[dict[str, np.ndarray], float]:
     """Train adapters and head on every question once; the encoder's own weights stay.
 
-    Its result depends on its arguments only, so training can go on after the last whole epoch.
+    Its result depends on its arguments only, on CUDA up to rounding, so training can go on after the last whole epoch.
 
     Args:
-        bert: The encoder.
+        bert: The encoder, on the device of the training.
         words: Its tokenizer.
         documents: What lessons refer to.
         lessons: Training questions, at least one.
@@ -100,12 +107,13 @@ def epoch(
     """
     torch.manual_seed(seed * 1000 + number)
     random = np.random.default_rng([seed, number])
-    trained = {name: tensor.requires_grad_() for name, tensor in values(state).items()}
+    where = next(iter(bert.weights.values())).device
+    trained = {name: tensor.to(where).requires_grad_() for name, tensor in values(state).items()}
     optimiser = torch.optim.AdamW(trained.values(), lr=LEARNING_RATE, weight_decay=_DECAY)
     steps = -(-len(lessons) // BATCH)
     if number:
         for name, tensor in trained.items():
-            moments = {part: torch.from_numpy(state[f"{part}/{name}"].copy()) for part in _STATE[1:]}
+            moments = {part: torch.from_numpy(state[f"{part}/{name}"].copy()).to(where) for part in _STATE[1:]}
             optimiser.state[tensor] = {"step": torch.tensor(float(number * steps)), **moments}
     within, losses = adapters.adapting(bert, trained, DROPOUT), []
     for step, rows in enumerate(np.array_split(random.permutation(len(lessons)), steps), number * steps):

@@ -107,6 +107,21 @@ def test_an_answer_longer_than_a_window_is_not_shown(words):
     assert shown(lesson, {0: Document.of(words, "", text)}, words, np.random.default_rng(0)) == []
 
 
+def test_what_a_batch_reads_is_on_the_device_of_what_is_trained(words, bert, monkeypatch):
+    documents, lessons = birds(words)
+    some = shown(lessons[0], documents, words, np.random.default_rng(0))
+    trained = {n: t.to("meta") for n, t in adapters.initial(bert, torch.Generator().manual_seed(0)).items()}
+    read = []
+
+    def logits(bert, trained, *tensors):
+        read.extend(tensors)
+        return torch.zeros((*tensors[0].shape, 2), device=tensors[0].device)
+
+    monkeypatch.setattr(network, "logits", logits)
+    assert training.loss_of(bert, trained, some).device.type == "meta"
+    assert {tensor.device.type for tensor in read} == {"meta"}
+
+
 @pytest.fixture(scope="module")
 def taught(words, bert):
     """States after epochs on the birds, and the loss of each."""
