@@ -21,6 +21,6 @@ trap 'rm -rf "$work"' EXIT
 export PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1 DAGSTER_DISABLE_TELEMETRY=yes TOKENIZERS_PARALLELISM=true
 unset DAGSTER_HOME MOG_CONFIG PYTHONPATH
 patience=${PATIENCE:-1}
-timeout -k 5 $((90 * patience)) "$python" benchmarks/gpu.py install "$work" || exit 1
+timeout -k 5 $((85 * patience)) "$python" benchmarks/gpu.py install "$work" || exit 1
 export PYTHONPATH="$work/site"
 timeout -k 5 $((395 * patience)) "$python" benchmarks/gpu.py run "$work" ${out:+"$out"}
