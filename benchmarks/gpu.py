@@ -616,10 +616,15 @@ def of_pool(instance, runs, limits):
     if not faults:
         ordered = sorted(rows, key=lambda row: row["STEP_START"])
         zero = min(row["created"] for row in rows)
-        overlaps = sum(b["STEP_START"] < a["STEP_SUCCESS"] for a, b in zip(ordered, ordered[1:], strict=False))
+        pairs = list(zip(ordered, ordered[1:], strict=False))
+        overlaps = sum(b["STEP_START"] < a["STEP_SUCCESS"] for a, b in pairs)
+        # Runs wait as a whole, as `dagster.yaml` says.
+        runs_overlap = sum(b["run start"] < a["run end"] for a, b in pairs)
         together = max(row["created"] for row in rows) < min(row["run end"] for row in rows)
         if overlaps:
             faults.append(f"{overlaps} steps in the pool ran while another one did")
+        if runs_overlap:
+            faults.append(f"{runs_overlap} runs with steps in the pool began while another one was under way")
         if not together:
             faults.append("the first run had ended before the last was asked for: this shows nothing")
         if len({row["process"] for row in rows}) < len(rows):
@@ -630,7 +635,7 @@ def of_pool(instance, runs, limits):
             row |= {
                 k: round(row[k] - zero, 2) for k in ("created", "run start", "run end", "STEP_START", "STEP_SUCCESS")
             }
-        limits |= {"asked for at once": together, "steps that overlap": overlaps}
+        limits |= {"asked for at once": together, "steps that overlap": overlaps, "runs that overlap": runs_overlap}
     return {**limits, "rows": rows, "faults": faults}
 
 

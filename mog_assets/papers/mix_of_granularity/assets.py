@@ -49,6 +49,8 @@ def build_soft_labels(family: Family, work: Work) -> None:
     if not exists:
         with work.writing(path) as temporary:
             table.to_parquet(temporary)
+    if SOFT_LABELS.of(settings).method == "embedding":
+        work.info["device"] = work.tools.encoder.model.said
     best = Counter(np.argmax(np.stack(table["label"]), axis=1).tolist()) if len(table) else Counter()
     work.show_table("best", [{"best": name, "questions": best[i]} for i, name in enumerate(family.names)])
 

@@ -94,3 +94,13 @@ def test_what_a_run_builds_is_in_the_records_of_dagster_with_its_data_version(op
     assert event.partition == "a" and event.tags["dagster/data_version"] == artefact.manifest.version
     assert event.metadata["why"].value == "new"
     assert opened.get_runs() == []
+
+
+def test_pools_have_their_limit_before_there_is_a_run(opened):
+    limits = {pool.name: pool.limit for pool in opened.event_log_storage.get_pool_limits()}
+    assert limits == {"gpu": 1, "llm": 1, "measuring": 1}
+    # Who allows more in the UI keeps that.
+    opened.event_log_storage.set_concurrency_slots("gpu", 3)
+    with runner.instance(opened.settings) as again:
+        limits = {pool.name: pool.limit for pool in again.event_log_storage.get_pool_limits()}
+    assert limits == {"gpu": 3, "llm": 1, "measuring": 1}
