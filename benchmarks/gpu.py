@@ -721,6 +721,9 @@ def _short(value):
 
 
 def main(arguments):
+    if arguments in ([], ["--help"]):
+        print("Usage: gpu.py wheels | install WORK | run WORK [OUT] | stage NAME WORK", __doc__, sep="\n\n")
+        return 0
     what, rest = arguments[0], arguments[1:]
     if what == "wheels":
         wheels()
