@@ -10,6 +10,7 @@ import logging
 import os
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager
@@ -166,7 +167,7 @@ class OpenAIModel:
     def complete_many(
         self, requests: Sequence[Sequence[Message]], advance: Advance | None = None, form: Form | None = None
     ) -> list[Completion | Failure]:
-        """Answer chats concurrently, in order; a failed one does not stop the others.
+        """Answer chats concurrently, in order; a failed one does not stop the others, and equal ones are one request.
 
         `advance` is called with the number of requests done since the last call, from this thread.
 
@@ -183,12 +184,17 @@ class OpenAIModel:
 
         try:
             with ThreadPoolExecutor(self.settings.concurrency, "llm") as pool:
-                futures = [pool.submit(tracing.carried(answer), messages) for messages in requests]
+                keys = [digest(list(messages)) for messages in requests]
+                # Each is paid for.
+                distinct, times = dict(zip(keys, requests, strict=True)), Counter(keys)
+                futures = {pool.submit(tracing.carried(answer), distinct[key]): key for key in distinct}
+                answers = dict[str, Completion | Failure]()
                 try:
                     for future in as_completed(futures):
-                        future.result()
+                        key = futures[future]
+                        answers[key] = future.result()
                         if advance:
-                            advance(1)
+                            advance(times[key])
                 except BaseException:
                     # Requests in progress end, and their answers are cached.
                     pool.shutdown(wait=False, cancel_futures=True)
@@ -196,7 +202,7 @@ class OpenAIModel:
         except SpendCapReached:
             # Raised anew, because the requests in progress have added to the cost.
             raise self._cap_reached() from None
-        return [future.result() for future in futures]
+        return [answers[key] for key in keys]
 
     def _ways(self, form: Form | None) -> list[dict[str, Any]]:
         """What is sent beside the messages, and what answers in the cache may have been asked with instead."""

@@ -276,6 +276,15 @@ def test_many_come_in_order_concurrently_and_one_failure_loses_no_other(server, 
     assert (llm.tally.calls, llm.tally.cached, llm.tally.failures) == (9, 0, 1)
 
 
+def test_equal_requests_of_a_batch_are_asked_once(server):
+    done = []
+    llm = client()
+    answers = llm.complete_many([ask("herons"), ask("otters"), ask("herons")], done.append)
+    assert [answer.text for answer in answers] == ["about herons", "about otters", "about herons"]
+    assert sum(done) == 3
+    assert llm.tally.calls == 2
+
+
 def test_many_are_resumed_from_what_is_there(server, tmp_path):
     client(tmp_path).complete_many([ask(f"topic {i}") for i in range(5)])
     done = []
