@@ -171,7 +171,12 @@ def corpora_sensor(settings: Settings, recipes: dict[str, Recipe], host: Host) -
         events, states, troubles = sweep(recipes, fresh, fresh.corpora, json.loads(context.cursor or "{}"), host.names)
         if any(recipe.measured for recipe in recipes.values()):
             place, seen = label(MEASURING, None), json.loads(context.cursor or "{}").get(MEASURING, "")
-            states[place] = _time_to_measure(instance, recipes, fresh, seen, host.names)
+            try:
+                states[place] = _time_to_measure(instance, recipes, fresh, seen, host.names)
+            except (MogError, OSError) as error:
+                # What corpora have is observed all the same.
+                states[place] = seen
+                troubles.append(str(error))
             if states[place] not in ("", seen):
                 tags = {"dagster/data_version": digest(states[place], time.time())}
                 events.append(dg.AssetObservation(host.names.key(MEASURING), tags=tags))
@@ -195,9 +200,11 @@ def _time_to_measure(
     It differs when there is a further reason, so that what failed is tried again.
     """
     measured = {names.key(key) for key, recipe in recipes.items() if recipe.measured}
-    runs = instance.get_runs(dg.RunsFilter(statuses=UNFINISHED))
-    if any(run.asset_selection is None or measured & run.asset_selection for run in runs):
-        return seen
+    # A run of a whole job selects no assets; other jobs of a project that the graph is in may always run.
+    jobs = {names.name(job) for job in ("evaluate", *(r.job for r in recipes.values() if r.measured and r.job))}
+    for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)):
+        if run.job_name in jobs if run.asset_selection is None else measured & run.asset_selection:
+            return seen
     tools = Tools(settings)
     if not is_settled(tools, recipes):
         return seen

@@ -1,14 +1,19 @@
 """What a run measures: an edit updates the index, and measuring follows when it is time."""
 
 import json
+from dataclasses import replace
 
+import dagster as dg
 import pytest
 from click.testing import CliRunner
 
 from mog_assets import config
 from mog_assets.build.measuring import changed_since, read_documents
+from mog_assets.build.plan import graph
+from mog_assets.build.sensors import Host, corpora_sensor
 from mog_assets.build.tools import Tools
 from mog_assets.cli import main
+from mog_assets.resources.errors import MogError
 
 # A share of .05 of these is more than one.
 DOCUMENTS = {f"d{n}": f"The heron of pond {n} waits for a fish. Then it strikes, {n} times a day." for n in range(30)}
@@ -100,3 +105,40 @@ def test_a_measurement_that_comes_to_the_same_says_of_which_documents_it_is(proj
     assert lag(project) == 0
     project.run({"d29": "Nothing of birds."}, evaluate=True)
     assert Tools(project.settings).store.read("scores").manifest == before
+
+
+@pytest.fixture
+def sweep(project):
+    """A tick of the sensor of corpora, once the questions have changed: what it observes, and what it says."""
+    text = "".join(f"{json.dumps(question)}\n" for question in QUESTIONS[:1])
+    (project.config.parent / "q.jsonl").write_text(text, encoding="utf-8")
+
+    def tick(instance, **changes):
+        instance.add_dynamic_partitions("corpus", ["birds"])
+        recipes = graph(project.settings)
+        recipes |= {key: replace(recipes[key], **values) for key, values in changes.items()}
+        with dg.build_sensor_context(instance=instance) as context:
+            result = corpora_sensor(project.settings, recipes, Host(load=lambda: project.settings))(context)
+        said = result.skip_reason.skip_message if result.skip_reason else None
+        return {event.asset_key.to_user_string() for event in result.asset_events}, said
+
+    return tick
+
+
+def test_documents_are_observed_while_it_cannot_be_told_whether_to_measure(sweep):
+    def unreachable(tools):
+        raise MogError("the model is not there")
+
+    with dg.instance_for_test() as instance:
+        assert sweep(instance) == ({"sources", "configured_corpora", "measuring"}, None)
+        seen = ({"sources", "configured_corpora"}, "the model is not there")
+        assert sweep(instance, runs={"settings": unreachable}) == seen
+
+
+def test_only_runs_that_may_measure_put_measuring_off(sweep):
+    with dg.instance_for_test() as instance:
+        for name in ("theirs", "build"):
+            instance.add_run(dg.DagsterRun(name, status=dg.DagsterRunStatus.STARTED))
+        assert "measuring" in sweep(instance)[0]
+        instance.add_run(dg.DagsterRun("evaluate", status=dg.DagsterRunStatus.STARTED))
+        assert "measuring" not in sweep(instance)[0]
