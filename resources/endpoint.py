@@ -55,6 +55,10 @@ class _Limited(httpx2.SyncByteStream):
         self._stream.close()
 
 
+class _Unheard(NoResponse):
+    """An answer in pieces broke off before its first piece was heard."""
+
+
 class Endpoint:
     """An endpoint, for one model, with the key in `OPENAI_API_KEY`.
 
@@ -109,14 +113,25 @@ class Endpoint:
                 if refusal.name not in _STREAMED:
                     raise
                 self._streams = False
+            except _Unheard:
+                # The package repeats only what fails before an answer begins.
+                if self._settings.attempts == 1:
+                    raise
         return self._ask(messages, parameters, heard)
 
     def _ask(self, messages: Sequence[Message], parameters: Mapping[str, Any], heard: Heard | None) -> Completion:
         model, pieces, fault = self._settings.model, list[str](), RequestFailed()
+        theirs: Exception | None = None
+        unanswered: type[NoResponse] = NoResponse
 
         def hear(piece: str) -> None:
+            nonlocal theirs
             pieces.append(piece)
-            heard and heard(piece)
+            try:
+                heard and heard(piece)
+            except Exception as error:
+                theirs = error
+                raise
 
         try:
             response = self._client.chat.completions.with_raw_response.create(
@@ -124,6 +139,7 @@ class Endpoint:
             )
             http = response.http_response
             if _is_stream(http):
+                unanswered = _Unheard
                 body = _joined(response.parse(), hear)
                 self._charge(*_usage(body))
             else:
@@ -131,18 +147,22 @@ class Endpoint:
             seconds = time.monotonic() - http.request.extensions["begun"]
             completion = self._completion(body, seconds)
             if heard is not None and not pieces:
-                heard(completion.text)
+                hear(completion.text)
             return completion
         except UnicodeEncodeError as error:
+            if error is theirs:
+                raise
             fault = RequestFailed(f"llm: expected messages that UTF-8 can encode, got one with {error.reason}")
-        # The last two: what was sent is no JSON, or has another form.
-        except (openai.OpenAIError, ValueError, AttributeError) as error:
+        # The last three: what was sent is no JSON, or has another form.
+        except (openai.OpenAIError, ValueError, AttributeError, TypeError) as error:
+            if error is theirs:
+                raise
             why = self._line(str(error.__cause__ or error) or type(error).__name__)
             if pieces:
                 fault = NoResponse(f"llm: the answer of {model} broke off after it had begun ({why})")
             else:
                 attempts = f"attempts: {self._settings.attempts}; last error: {why}"
-                fault = NoResponse(f"llm: {model} at {self._address} did not answer ({attempts})")
+                fault = unanswered(f"llm: {model} at {self._address} did not answer ({attempts})")
         # Raised outside the handlers: the library's error may show headers, and logs print the cause of an error.
         raise fault
 
@@ -176,7 +196,8 @@ class Endpoint:
             return
         until = response.request.extensions["begun"] + self._settings.timeout
         response.stream = _Limited(response.stream, until, _BYTES_PER_CHAR * self._most_chars + _SLACK, self._too_long)
-        sent = json.loads(response.request.content)
+        # A redirected request has its body still to be read; one that became a GET has none.
+        sent = json.loads(response.request.read() or b'{"messages": []}')
         if response.status_code == 200 and sent.get("stream") and _is_stream(response):
             return
         response.read()

@@ -131,3 +131,27 @@ def test_what_breaks_off_is_not_asked_for_again_after_its_first_piece(monkeypatc
         # Before it, it is asked for again.
         server.script([malformed(b"data: {")])
         assert heard_of(model_of(server, monkeypatch, attempts=3))[1].text.startswith("Because")
+        told = Reply(b'data: {"error": {"message": "out"}}\n\n', headers={"Content-Type": "text/event-stream"})
+        server.script([lambda messages: told])
+        assert heard_of(model_of(server, monkeypatch, attempts=3))[1].text.startswith("Because")
+
+
+def test_pieces_of_another_form_break_the_answer_off(monkeypatch):
+    body = b'data: {"choices": [{"delta": {"content": "Because", "refusal": {"why": 1}}}]}\n\ndata: [DONE]\n\n'
+    with ChatServer() as server:
+        server.script([lambda messages: Reply(body, headers={"Content-Type": "text/event-stream"})])
+        with pytest.raises(RequestFailed, match="did not answer"):
+            model_of(server, monkeypatch, attempts=1).complete(MESSAGES, heard=lambda piece: None)
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("error", [ValueError("closed"), UnicodeEncodeError("ascii", "é", 0, 1, "not in range")])
+def test_an_error_of_who_hears_an_answer_is_not_taken_for_the_models(monkeypatch, streams, error):
+    def hear(piece):
+        raise error
+
+    with ChatServer(lambda messages: "Because of the frost.") as server:
+        server.streams = streams
+        with pytest.raises(type(error)) as raised:
+            model_of(server, monkeypatch).complete(MESSAGES, heard=hear)
+        assert raised.value is error and len(server.calls) == 1

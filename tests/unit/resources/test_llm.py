@@ -163,6 +163,12 @@ def test_retry_after_is_waited_for(server, monkeypatch):
     assert seconds == 7 and 15 <= date <= 20
 
 
+@pytest.mark.parametrize("code", [307, 308])
+def test_redirected_request_is_answered(server, code):
+    server.script([status(code, Location=f"{server.url}/chat/completions")])
+    assert client().complete(ask("herons")).text == "about herons"
+
+
 FINAL = {
     400: r"rejected the request .*it is broken",
     401: r"does not accept the key \(401\): set OPENAI_API_KEY",
