@@ -63,7 +63,7 @@ def answer(
     tell: Told | None = None,
     queries: Mapping[str, str] | None = None,
 ) -> list[AnswerRow]:
-    """Answer questions; `tell` hears every step (`watching.watched`), `queries` are searched by in their place."""
+    """Answer questions; `tell` hears every step (`watched`), `queries` are searched by in their place."""
     options: dict[str, Any] = {}
     retrieve: Retrieve = _nothing
     if how.retrieval is not None:

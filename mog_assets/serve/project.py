@@ -354,7 +354,7 @@ class Project:
             corpora: See `retrieve`.
             where: See `retrieve`.
             earlier: The questions before it in a conversation and their answers, in order: see `standalone`.
-            on_event: Called with each step when it is done, as JSON values: see `answer.watching.watched`.
+            on_event: Called with each step when it is done, as JSON values: see `answer.ask.watched`.
 
         Raises:
             ConfigError: an argument is wrong.
