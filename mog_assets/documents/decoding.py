@@ -6,6 +6,7 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Protocol
 
 from mog_assets.text.characters import HIDDEN
@@ -125,9 +126,9 @@ def _is_odd(text: str) -> bool:
     """Tell whether signs and capital letters stand within words, as in a text of another Latin encoding."""
     odd = sum(
         before.islower() and after.islower() and ord(c) > 127 and (c.isupper() or not c.isalnum()) and c not in "’‐–—·"
-        for before, c, after in zip(text, text[1:], text[2:], strict=False)
+        for before, c, after in zip(text, islice(text, 1, None), islice(text, 2, None), strict=False)
     )
-    return odd > _MOST_ODD * len(re.findall(r"[^\x00-\x7f]", text))
+    return odd > _MOST_ODD * (len(text) - len(text.encode("ascii", "ignore")))
 
 
 def hidden_characters(text: str) -> dict[str, int]:

@@ -345,7 +345,7 @@ def _find_normalised(query: _Query, number: int, documents: _Documents) -> Itera
         # A part of a character, such as the i of a ligature.
         parted = (at > 0 and origin[at - 1] == start) or (at + size < len(origin) and origin[at + size] == end - 1)
         # `1.5` is not `15`.
-        if parted or _find_numbers(text[start:end]) != query.numbers or not _is_whole(query, text, start, end):
+        if parted or not _is_whole(query, text, start, end) or _find_numbers(text[start:end]) != query.numbers:
             continue
         if size >= LONG or _words_agree(query.text, text[start:end]):
             yield Location(*documents.names[number], *_with_marks(query, text, start, end), "normalised", 1.0)
@@ -365,6 +365,9 @@ def _is_whole(query: _Query, text: str, start: int, end: int) -> bool:
 
 def _goes_on(text: str, at: int) -> bool:
     """Return True if a word or number goes on from one side of an offset to the other."""
+    # Most places of a short quote are within a word: there may be millions.
+    if at and (touching := text[at - 1 : at + 1]).isascii() and touching.isalnum() and len(touching) == 2:
+        return True
     sides = text[max(0, at - _ROOM) : at], text[at : at + _ROOM]
     before, after = ("".join(c for c in side if unicodedata.category(c) != "Cf") for side in sides)
     if re.match(r"\d[.,]\d", f"{before[-2:]}{after[:1]}") or re.match(r"\d[.,]\d", f"{before[-1:]}{after[:2]}"):

@@ -154,7 +154,7 @@ def located(
     """Questions with evidence inside known documents of the named corpora; offsets refer to the normalised texts.
 
     A quote that is not found leaves the question with what else is known: other quotes, the document, the answer.
-    Questions without a split are divided by document, see `splits.divided`.
+    Questions without a split are divided by document, see `sets.divided`.
     """
     reading, names = QuestionReading(), DocumentNames(documents)
     drafts: list[_Draft] = []

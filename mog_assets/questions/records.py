@@ -322,6 +322,9 @@ def _join(place: str, merged: dict[str, Any], record: dict[str, Any]) -> None:
         merged["evidence"] = [*merged.get("evidence", ()), *more]
     if new_docs:
         merged["docs"] = grades | new_docs
+        if merged.get("corpus") != record.get("corpus"):
+            # It is not that of all documents; those of a row that names one have it before their names.
+            merged.pop("corpus", None)
 
 
 def used_columns(path: Path, columns: Mapping[str, str] | None = None) -> Columns:

@@ -121,7 +121,7 @@ def split_bucket(
         documents: Parquet file with columns `text` and `sha256`.
         out: Parquet file to write.
         chunker: Name of the chunker.
-        finest_chars: See `Options`, like `tokens`; of Latin text: see `text.scripts.characters`.
+        finest_chars: See `Options`, like `tokens`; of Latin text: see `text.characters.characters`.
         previous: Output of this function for an earlier state of the bucket, with any options.
         tokens: See `Options`.
         vectors: `.npy` file of the vectors of the documents' units in order, for a chunker that takes them.

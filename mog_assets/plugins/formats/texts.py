@@ -13,8 +13,8 @@ from mog_assets.documents.formats.markup import OLD_MAC, title_of
 
 # Of reStructuredText: one punctuation mark, repeated.
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}")
-# Number, times and settings of a subtitle, with the blank line before them.
-_CUE = re.compile(r"(?:^|\n)\n*(?:[^\n]*\n)?(?:\d+:)?\d\d:\d\d[.,]\d{3}[ \t]+-->[^\n]*")
+# Number, times and settings of a subtitle, with the blank lines before them, which are tried once, at their first.
+_CUE = re.compile(r"(?:^|(?<!\n)\n)\n*+(?:[^\n]*\n)?(?:\d+:)?\d\d:\d\d[.,]\d{3}[ \t]+-->[^\n]*")
 
 
 def read_restructured(name: str, text: str) -> Parsed:

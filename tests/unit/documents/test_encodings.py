@@ -2,6 +2,7 @@
 
 import json
 import random
+import tracemalloc
 import zlib
 
 import pytest
@@ -53,6 +54,17 @@ def test_legacy_text_is_read_where_no_other_encoding_fits(tmp_path, text, encodi
     assert documents["old.txt"].text == text
     assert documents["long.txt"].text.count(text) == 21
     assert text.encode(notes["old.txt"]["encoding"])
+
+
+def test_long_legacy_text_takes_little_more_memory_than_itself():
+    raw = ("Съешь же ещё этих мягких французских булок, да выпей чаю. " * 5000).encode("cp1251")
+    decode(raw[:1000])
+    tracemalloc.start()
+    try:
+        assert decode(raw)[1] == "cp1251"
+        assert tracemalloc.get_traced_memory()[1] < 20 * len(raw)
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Kinds of plain text, by suffix or name, and what belongs to a project and is no document."""
 
+import time
+
 import pytest
 
 from mog_assets.documents.reading import read_corpus
@@ -74,6 +76,13 @@ def test_words_of_subtitles_run_on_over_their_times(read):
     assert documents["a.srt"].text == "The heron\nstands\nstill."
     assert documents["b.vtt"].text == "The heron\nat 10:15 stands still."
     assert '"times left out": 2' in documents["a.srt"].metadata
+
+
+@pytest.mark.whole
+def test_many_blank_lines_of_subtitles_take_no_time_that_grows_with_their_square(read):
+    begin = time.process_time()
+    documents, _ = read(a_srt="The heron" + "\n" * 50_000 + "stands still.")
+    assert documents["a.srt"].text.endswith("stands still.") and time.process_time() - begin < 20
 
 
 def test_pages_are_read_as_pages(read):

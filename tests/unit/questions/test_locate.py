@@ -347,6 +347,12 @@ def test_very_long_quote_that_differs_at_its_end_takes_no_work_that_grows_with_i
     assert time.process_time() - begin < 20
 
 
+def test_short_quote_that_millions_of_words_contain_is_soon_told():
+    begin = time.process_time()
+    assert "whole words" in problem("e", {("c", "1"): "e" * 400_000, ("c", "2"): "the " * 200_000})
+    assert time.process_time() - begin < 5
+
+
 def test_no_documents_and_documents_without_letters_hold_no_quote():
     assert problem("heart", {})
     assert problem("heart", {("c", "1"): "", ("c", "2"): "...", ("c", "3"): "\0"})

@@ -168,6 +168,14 @@ def test_a_csv_of_quotes_is_read_as_it_is(tmp_path):
     assert places(found) == [("garden", "herbs/mint.md", "Keep it in a pot")] and found.answer == "a pot"
 
 
+def test_rows_of_one_question_may_name_documents_of_a_corpus_that_is_not_searched_and_of_one_that_is(tmp_path):
+    rows = ["How long?,soap.md,attic", "How long?,soap.md,kitchen"]
+    for order in (rows, rows[::-1]):
+        (tmp_path / "q.csv").write_text("\n".join(["question,doc,corpus", *order]), encoding="utf-8")
+        (found,) = read_questions(tmp_path / "q.csv", KNOWN).questions
+        assert found.relevant == (Relevant("kitchen", "soap.md"),)
+
+
 # Splits
 
 
