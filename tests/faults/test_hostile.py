@@ -125,6 +125,10 @@ def test_two_dots_in_names_and_ids_lead_nowhere(folder, reasons):
 # What is no regular file
 
 
+# The folder where a file without a name is opened for the texts that are read.
+_SPOOL = {os.path.basename(tempfile.gettempdir())}
+
+
 def test_special_files_are_recorded_and_never_opened(folder, reasons, monkeypatch):
     os.mkfifo(folder / "pipe.txt")
     os.mkfifo(folder / "pipe")
@@ -140,7 +144,7 @@ def test_special_files_are_recorded_and_never_opened(folder, reasons, monkeypatc
         "pipe": "expected a regular file, got a FIFO: not opened",
         "socket.jsonl": "expected a regular file, got a socket: not opened",
     }
-    assert {os.path.basename(path) for path in opens} == {"good.txt"}
+    assert {os.path.basename(path) for path in opens} - _SPOOL == {"good.txt"}
 
 
 def test_link_to_a_device_leads_out(folder, reasons):
@@ -551,7 +555,7 @@ def test_archives_and_unknown_kinds_are_a_row_a_kind_and_not_opened(folder, reas
         "Makefile": f"no suffix: {known}",
         "sub/x.odg": f"unknown kind .odg: {known}",
     }
-    assert set(opens) == {"good.txt"}
+    assert set(opens) - _SPOOL == {"good.txt"}
 
 
 def test_thousands_of_unknown_files_are_few_rows(folder, reasons):
