@@ -19,7 +19,12 @@ MOST_DEEP = 50
 # Number of values in a file, with aliases expanded.
 MOST_VALUES = 100_000
 _TAG = "tag:yaml.org,2002:"
-_PLAIN = {"map", "seq", "str", "null", "bool", "int", "float"}
+# Tags by the form that a value is written in.
+_PLAIN = {
+    yaml.MappingNode: {"map"},
+    yaml.SequenceNode: {"seq"},
+    yaml.ScalarNode: {"str", "null", "bool", "int", "float"},
+}
 _UNREADABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -89,7 +94,7 @@ class _Values:
             wrong = f"expected values nested at most {MOST_DEEP} deep, got more, or an alias that contains itself"
             raise _Wrong(f"{key[:80]}: {wrong}, {_line(node)}")
         kind = node.tag.removeprefix(_TAG)
-        if kind not in _PLAIN:
+        if kind not in _PLAIN[type(node)]:
             tag = node.tag.replace(_TAG, "!!")
             raise _Wrong(f"{key}: expected plain YAML, got the tag {tag} in {_line(node)}: leave it out")
         if isinstance(node, yaml.MappingNode):

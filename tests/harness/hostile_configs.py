@@ -136,6 +136,8 @@ CASES = {
     "set": Case(BASE + "methods: !!set {mog}\n", ("methods: expected", "tag")),
     "binary": Case(BASE + "retriever: !!binary aGVsbG8=\n", ("retriever: expected", "tag")),
     "tag that does not fit": Case(BASE + "seed: !!int five\n", ("seed: expected", "'five'")),
+    "tag of a mapping at a text": Case(BASE + "bm25: !!map 3\n", ("bm25: expected", "!!map")),
+    "tag of a text at a list": Case(BASE + "methods: !!str [fused]\n", ("methods: expected", "!!str")),
     "bool that does not fit": Case(BASE + "seed: !!bool five\n", ("seed: expected", "'five'")),
     "float that does not fit": Case(BASE + "seed: !!float five\n", ("seed: expected", "'five'")),
     "timestamp that does not fit": Case(BASE + "seed: !!timestamp five\n", ("seed: expected",)),
