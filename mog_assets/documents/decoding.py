@@ -123,9 +123,19 @@ def _detect(raw: bytes, wrong: str) -> tuple[str, str]:
 
 
 def _is_odd(text: str) -> bool:
-    """Tell whether signs and capital letters stand within words, as in a text of another Latin encoding."""
+    """Tell whether signs, capital letters and other scripts stand within words, as in a text of another encoding."""
     odd = sum(
-        before.islower() and after.islower() and ord(c) > 127 and (c.isupper() or not c.isalnum()) and c not in "’‐–—·"
+        before.islower()
+        and after.islower()
+        and ord(c) > 127
+        and c not in "’‐–—·"
+        and (
+            c.isupper()
+            or not c.isalnum()
+            or c in "ªº"
+            # Greek to Arabic, beside Latin letters.
+            or ("\u0370" <= c < "\u0700" and (before.isascii() or after.isascii()))
+        )
         for before, c, after in zip(text, islice(text, 1, None), islice(text, 2, None), strict=False)
     )
     return odd > _MOST_ODD * (len(text) - len(text.encode("ascii", "ignore")))

@@ -29,12 +29,13 @@ GREEK = (
 TURKISH = (
     "Kütüphane her gün saat onda açılır. Kitaplar iki hafta içinde geri verilmelidir, çocuklar için ücret alınmaz."
 )
+SPANISH = "El niño corrió rápidamente hacia la montaña. ¿Dónde está el camión? Mañana sonará más la canción."
 LEGACY = [
     *((KOREAN, encoding) for encoding in ("cp949", "euc_kr", "iso2022_kr")),
     *((JAPANESE, encoding) for encoding in ("cp932", "euc_jp", "iso2022_jp")),
     *((CHINESE, encoding) for encoding in ("gb18030", "gb2312")),
     *((TAIWANESE, "big5"), (GERMAN, "cp1252"), (GERMAN, "latin-1"), (POLISH, "cp1250"), (POLISH, "iso8859_2")),
-    *((GREEK, "cp1253"), (GREEK, "iso8859_7"), (TURKISH, "cp1254")),
+    *((GREEK, "cp1253"), (GREEK, "iso8859_7"), (TURKISH, "cp1254"), (SPANISH, "cp1252")),
 ]
 
 
@@ -74,10 +75,12 @@ def test_long_legacy_text_takes_little_more_memory_than_itself():
         random.Random(1).randbytes(3000),
         bytes(random.Random(2).choices(range(160, 256), k=3000)),
         GERMAN.encode("mac_roman"),
+        SPANISH.encode("cp850"),
+        "Çocuklar bahçede oynuyor. Güneşli bir gün.".encode("iso8859_2"),
         "é".encode("latin-1"),
         "名前 ".encode("cp932"),
     ],
-    ids=["compressed", "random", "high bytes", "rare encoding", "one letter", "one word"],
+    ids=["compressed", "random", "high bytes", "rare encoding", "DOS", "another language", "one letter", "one word"],
 )
 def test_what_may_be_anything_is_refused(raw):
     with pytest.raises(ValueError, match="save it as UTF-8|binary content"):
