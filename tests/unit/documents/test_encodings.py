@@ -29,7 +29,10 @@ GREEK = (
 TURKISH = (
     "Kütüphane her gün saat onda açılır. Kitaplar iki hafta içinde geri verilmelidir, çocuklar için ücret alınmaz."
 )
-SPANISH = "El niño corrió rápidamente hacia la montaña. ¿Dónde está el camión? Mañana sonará más la canción."
+SPANISH = (
+    "El niño corrió rápidamente hacia la montaña. ¿Dónde está el camión? Mañana será otro día, señor, y la canción "
+    "sonará más."
+)
 LEGACY = [
     *((KOREAN, encoding) for encoding in ("cp949", "euc_kr", "iso2022_kr")),
     *((JAPANESE, encoding) for encoding in ("cp932", "euc_jp", "iso2022_jp")),
@@ -76,7 +79,7 @@ def test_long_legacy_text_takes_little_more_memory_than_itself():
         bytes(random.Random(2).choices(range(160, 256), k=3000)),
         GERMAN.encode("mac_roman"),
         SPANISH.encode("cp850"),
-        "Çocuklar bahçede oynuyor. Güneşli bir gün.".encode("iso8859_2"),
+        "Çocuklar bahçede oynuyor. Güneşli bir günde şehre gittik.".encode("iso8859_2"),
         "é".encode("latin-1"),
         "名前 ".encode("cp932"),
     ],
