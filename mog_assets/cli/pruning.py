@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mog_assets import registry
-from mog_assets.build.plan import graph, up_to_date
+from mog_assets.build.plan import default, graph, stale, up_to_date
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
 from mog_assets.questions.sets import load_questions
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.errors import MogError
+from mog_assets.resources.progress import note
 from mog_assets.resources.sqlite import connect
-from mog_assets.resources.store import Store
+from mog_assets.resources.store import Store, label
 from mog_assets.resources.vector_cache import text_hash
 
 
@@ -108,7 +109,12 @@ def _vectors(tools: Tools, cache: Path) -> Iterator[Removable]:
             yield _files(f"vectors of an encoder that is no longer configured, {path}", _with_logs(path))
     current = cache / f"vectors-{tools.encoder.fingerprint}.sqlite"
     sets = tools.store.sound("questions") if settings.question_sets else None
-    if current.is_file() and (sets is not None or not settings.question_sets):
+    recipes = graph(settings)
+    unfinished = [place for place in stale(tools, recipes, default(recipes), list(settings.corpora)) if place[1]]
+    if current.is_file() and unfinished:
+        # A run that was stopped goes on from vectors that no artefact holds yet.
+        note(f"vectors of removed texts stay until {label(*unfinished[0])} is built: run `mog run` before `mog prune`")
+    elif current.is_file() and (sets is not None or not settings.question_sets):
         # Vectors of chunks lie in artefacts; of the rest, those of the questions of question sets are encoded again.
         files = [sets.path(f"{name}.parquet") for name in settings.question_sets] if sets else []
         questions = [question.question for file in files for question in load_questions(file)]

@@ -67,6 +67,14 @@ def test_what_nothing_needs_goes_and_nothing_is_built_again(littered, moor, mate
     assert not (littered.settings.home / "cache" / "llm.sqlite").exists()
 
 
+def test_vectors_that_a_stopped_run_goes_on_from_stay(littered):
+    store, corpus = littered.store, next(iter(littered.settings.corpora))
+    store.remove("embeddings/level_1", corpus)
+    done = prune(littered)
+    assert f"vectors of removed texts stay until embeddings/level_1 of corpus {corpus} is built" in done.output
+    assert rows(littered.own) == littered.needed + 2
+
+
 def test_nothing_goes_while_a_run_writes(littered):
     code = "from pathlib import Path; from mog_assets.resources.store import Store; import sys\n"
     code += "with Store(Path(sys.argv[1])).lock('runs'): print('held', flush=True); input()"
