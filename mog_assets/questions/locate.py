@@ -313,6 +313,11 @@ def _find_same(query: _Query, documents: _Documents, part: bool = False) -> list
         if part or not places:
             for number in candidates:
                 places += islice(find(query, number, documents), most + 1 - len(places))
+    # Of `e-mail`, the words of a document that has `email` are others.
+    joined = " ".join(map(fold, query.text.split()))
+    if not places and len(query.folded) < LONG and _words(joined) != _words(query.text):
+        for number in documents.candidates(joined, query.scope)[0]:
+            places += islice(_find_normalised(query, number, documents), most + 1 - len(places))
     places = places if len(places) > most else _choose_by_context(query, places, documents)
     if len(places) > (most if part else MOST_PLACES):
         raise _Problem(_describe_excess(query))

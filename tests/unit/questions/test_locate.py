@@ -353,6 +353,12 @@ def test_short_quote_that_millions_of_words_contain_is_soon_told():
     assert time.process_time() - begin < 5
 
 
+@pytest.mark.parametrize(("quote", "text"), [("e-mail", "email"), ("U.S.A.", "USA"), ("email", "e-mail")])
+def test_short_quote_with_other_punctuation_is_found_among_many_documents(quote, text):
+    many = {("c", str(n)): f"Of the mail of a day, parcel {n} was sent, e and u and s." for n in range(40)}
+    assert found(quote, many | {("c", "it"): f"They write {text} there."}) == [("it", text, "normalised")]
+
+
 def test_no_documents_and_documents_without_letters_hold_no_quote():
     assert problem("heart", {})
     assert problem("heart", {("c", "1"): "", ("c", "2"): "...", ("c", "3"): "\0"})
