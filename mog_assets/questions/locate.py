@@ -308,11 +308,16 @@ def _find_same(query: _Query, documents: _Documents, part: bool = False) -> list
     places: list[Location] = []
     looked_at = max(MOST_PLACES, min(_LOOKED_AT, _COMPARED // len(query.folded)))
     most = looked_at if part or query.prefix or query.suffix else MOST_PLACES
-    candidates, _ = documents.candidates(f"{query.prefix} {query.text} {query.suffix}", query.scope)
-    for find in (_find_exact, _find_normalised):
-        if part or not places:
-            for number in candidates:
-                places += islice(find(query, number, documents), most + 1 - len(places))
+    around = f"{query.prefix} {query.text} {query.suffix}"
+    # The words of a prefix or suffix that was edited since may be those of other documents.
+    for words in dict.fromkeys((around.strip(), query.text.strip())):
+        candidates, _ = documents.candidates(words, query.scope)
+        for find in (_find_exact, _find_normalised):
+            if part or not places:
+                for number in candidates:
+                    places += islice(find(query, number, documents), most + 1 - len(places))
+        if places:
+            break
     # Of `e-mail`, the words of a document that has `email` are others.
     joined = " ".join(map(fold, query.text.split()))
     if not places and len(query.folded) < LONG and _words(joined) != _words(query.text):

@@ -359,6 +359,12 @@ def test_short_quote_with_other_punctuation_is_found_among_many_documents(quote,
     assert found(quote, many | {("c", "it"): f"They write {text} there."}) == [("it", text, "normalised")]
 
 
+def test_quote_whose_prefix_is_that_of_another_document_is_found_among_many():
+    many = {("c", str(n)): f"Parcel {n} of {n + 100} and {n + 200} went to {n + 300} by {n + 400}." for n in range(40)}
+    quote = Quote("blue heron", prefix=many["c", "3"])
+    assert found(quote, many | {("c", "it"): "They saw a blue heron there."}) == [("it", "blue heron", "exact")]
+
+
 def test_no_documents_and_documents_without_letters_hold_no_quote():
     assert problem("heart", {})
     assert problem("heart", {("c", "1"): "", ("c", "2"): "...", ("c", "3"): "\0"})
