@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+from typing import Any
 
 from mog_assets.documents.formats.marks import Mark, Parsed, heading
 from mog_assets.documents.formats.markup import OLD_MAC, title_of
@@ -28,8 +29,15 @@ def read_data(name: str, text: str) -> Parsed:
     """Read what has no title, such as a log, as it is; JSON on one line or with escaped letters is written plainly."""
     if name.lower().endswith(".json") and ("\\u" in text or "\n" not in text.strip()):
         with contextlib.suppress(ValueError, RecursionError):
-            text = json.dumps(json.loads(text), ensure_ascii=False, indent=1)
+            text = json.dumps(json.loads(text, object_pairs_hook=_all_keys), ensure_ascii=False, indent=1)
     return Parsed(PurePosixPath(name).name, text)
+
+
+def _all_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; raises ValueError where it would lose the value of a key that occurs twice."""
+    if len(values := dict(pairs)) != len(pairs):
+        raise ValueError("a key occurs twice in an object")
+    return values
 
 
 def read_subtitles(name: str, text: str) -> Parsed:

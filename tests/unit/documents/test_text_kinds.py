@@ -67,6 +67,12 @@ def test_json_has_its_letters_and_lines(read):
 
 
 @pytest.mark.whole
+def test_json_in_which_a_key_occurs_twice_loses_none_of_its_values(read):
+    documents, _ = read(a_json='{"name": "heron", "name": "crane"}')
+    assert documents["a.json"].text == '{"name": "heron", "name": "crane"}'
+
+
+@pytest.mark.whole
 def test_words_of_subtitles_run_on_over_their_times(read):
     times = "00:00:01,000 --> 00:00:03,000"
     srt = f"1\r\n{times}\r\nThe heron\r\n\r\n2\r\n{times}\r\nstands\r\nstill.\r\n"
