@@ -140,7 +140,8 @@ def time_to_measure(tools: Tools, recipes: dict[str, Recipe]) -> dict[str, str]:
 def is_settled(tools: Tools, recipes: dict[str, Recipe]) -> bool:
     """Whether all that measuring reads is there, and was made from what is there."""
     find, corpora = functools.cache(tools.store.find), list(tools.settings.corpora)
-    for recipe in (recipe for recipe in recipes.values() if not (recipe.measured or recipe.on_demand)):
+    reads = needed(recipes, [key for key, recipe in recipes.items() if recipe.measured and not recipe.on_demand])
+    for recipe in (recipes[key] for key in reads if not recipes[key].measured):
         for corpus in corpora if recipe.partitioned else [None]:
             if (artefact := find(recipe.key, corpus)) is None:
                 return False

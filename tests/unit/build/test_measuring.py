@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from mog_assets import config
 from mog_assets.build.measuring import changed_since, read_documents
-from mog_assets.build.plan import graph
+from mog_assets.build.plan import graph, is_settled
 from mog_assets.build.sensors import Host, corpora_sensor
 from mog_assets.build.tools import Tools
 from mog_assets.cli import main
@@ -133,6 +133,14 @@ def test_documents_are_observed_while_it_cannot_be_told_whether_to_measure(sweep
         assert sweep(instance) == ({"sources", "configured_corpora", "measuring"}, None)
         seen = ({"sources", "configured_corpora"}, "the model is not there")
         assert sweep(instance, runs={"settings": unreachable}) == seen
+
+
+def test_what_measuring_does_not_read_puts_it_off_no_more(project):
+    recipes, tools = graph(project.settings), Tools(project.settings)
+    # Such as a collection whose server is down.
+    assert is_settled(tools, {**recipes, "collection": replace(recipes["documents"], key="collection")})
+    tools.store.remove("documents", "birds")
+    assert not is_settled(tools, recipes)
 
 
 def test_only_runs_that_may_measure_put_measuring_off(sweep):
