@@ -23,7 +23,6 @@ import tempfile
 import threading
 import time
 import tomllib
-import traceback
 import zipfile
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
@@ -66,7 +65,7 @@ def texts():
 
 
 def pieces(count, characters=500):
-    """Texts of about a chunk's length, no two alike, of sentences of the samples in any order."""
+    """Return texts of about a chunk's length, no two alike, of sentences of the samples in any order."""
     sentences = [s for text in texts() for s in re.split(r"(?<=[.!?])\s+", text) if 20 < len(s) < 400]
     drawn, made = random.Random(0), []
     for _ in range(count):
@@ -113,7 +112,7 @@ def pack(out, paths, changes, **lzma_options):
 
 
 def rounded(wheel):
-    """Weights in bfloat16; of word pieces that the samples do not have zeros."""
+    """Return weights in bfloat16; of word pieces that the samples do not have zeros."""
     import torch
     from safetensors.torch import load, save
     from tokenizers import Tokenizer
@@ -192,7 +191,7 @@ def device():
 
 
 class Busy:
-    """How busy the GPU was, by nvidia-smi: the mean of its shares of time with a kernel, in percent."""
+    """Measure how busy the GPU is, by nvidia-smi: the mean of its shares of time with a kernel, in percent."""
 
     def __enter__(self):
         self.shares, self.process = [], None
@@ -220,7 +219,10 @@ class Busy:
 
 
 def encoded(texts_of, repeats=1, **settings):
-    """Vectors, and facts: texts a second, seconds until the first vector, memory, how busy the GPU was."""
+    """Encode texts; return the encoder, vectors, and facts.
+
+    These are texts a second, seconds until the first vector, memory, how busy the GPU was.
+    """
     import torch
 
     from mog_assets.resources.encoder import Encoder
@@ -255,7 +257,7 @@ def encoded(texts_of, repeats=1, **settings):
 
 
 def difference(one, other):
-    """Greatest difference of a component of unit vectors, and least cosine."""
+    """Return the greatest difference of a component of unit vectors, and least cosine."""
     import numpy as np
 
     one, other = one.astype(np.float64), other.astype(np.float64)
@@ -264,7 +266,7 @@ def difference(one, other):
 
 
 def project(work, name, **values):
-    """A project of the samples with a home of its own; its configuration file."""
+    """Write a project of the samples with a home of its own; return its configuration file."""
     import yaml
 
     folder = work / name
@@ -298,7 +300,7 @@ def mog(*arguments, **variables):
 
 
 def stage_machine(work):
-    """What is there, and what `mog doctor` says of it."""
+    """Tell what is there, and what `mog doctor` finds."""
     import torch
 
     facts = {"python": sys.version.split()[0], "CPUs": os.cpu_count(), "CUDA": torch.version.cuda, "device": device()}
@@ -308,18 +310,18 @@ def stage_machine(work):
         facts["GPU"] = torch.cuda.get_device_name(0)
         facts["GPU MiB"] = torch.cuda.get_device_properties(0).total_memory >> 20
     file = project(work, "doctor")
-    _, said, errors = mog("doctor", "--config", file)
-    lines = [line for line in said.splitlines() if re.match(r"\w+ +(torch|encoder) ", line)]
-    print(said, errors, sep="\n")
+    _, output, errors = mog("doctor", "--config", file)
+    lines = [line for line in output.splitlines() if re.match(r"\w+ +(torch|encoder) ", line)]
+    print(output, errors, sep="\n")
     facts["doctor"] = lines
-    text = " ".join(said.split())
-    assert len(lines) == 2, f"mog doctor says nothing of torch and encoder: {said} {errors}"
+    text = " ".join(output.split())
+    assert len(lines) == 2, f"mog doctor says nothing of torch and encoder: {output} {errors}"
     assert f"on {device()}" in text, f"mog doctor: expected an encoder on {device()}"
     return facts
 
 
 def stage_encoder(work):
-    """The embedded encoder as users get it, in both precisions, and on the CPU."""
+    """Encode with the embedded encoder as users get it, in both precisions, and on the CPU."""
     from mog_assets.resources.encoder import Encoder
     from mog_assets.resources.encoder_settings import EncoderSettings
 
@@ -334,20 +336,20 @@ def stage_encoder(work):
     started = time.monotonic()
     tokens = encoder.model._tokenizer(many, max_length=encoder.settings.max_length)["input_ids"]
     rows[0] |= {"of it tokens s": round(time.monotonic() - started, 2), "tokens": sum(map(len, tokens))}
-    found = {"auto": automatic[::step]}
+    sampled = {"auto": automatic[::step]}
     for dtype in ("bfloat16", "float32") if has_gpu() else ():
         _, vectors, facts = encoded(many, 1, device="cuda", dtype=dtype)
         rows.append({"what": f"GPU {dtype}", **facts})
-        found[f"GPU {dtype}"] = vectors[::step]
+        sampled[f"GPU {dtype}"] = vectors[::step]
     # And in the precision that a user gets there, if that is another one.
     for dtype in ("float32", "auto"):
-        if f"CPU {Encoder(EncoderSettings(device='cpu', dtype=dtype)).model.dtype}" not in found:
+        if f"CPU {Encoder(EncoderSettings(device='cpu', dtype=dtype)).model.dtype}" not in sampled:
             _, vectors, facts = encoded(few, 1, device="cpu", dtype=dtype)
             rows.append({"what": f"CPU {facts['dtype']}", **facts})
-            found[f"CPU {facts['dtype']}"] = vectors
+            sampled[f"CPU {facts['dtype']}"] = vectors
     differences = {}
-    for name, vectors in found.items():
-        most, least = difference(vectors, found["CPU float32"])
+    for name, vectors in sampled.items():
+        most, least = difference(vectors, sampled["CPU float32"])
         differences[f"{name} against CPU float32"] = {"max abs": round(most, 6), "least cosine": round(least, 6)}
         if most > TOLERANCE:
             faults.append(f"{name}: a component differs by {most:.4f} from the CPU's, expected at most {TOLERANCE}")
@@ -355,7 +357,7 @@ def stage_encoder(work):
 
 
 def stage_alone(work):
-    """A vector depends on its text alone, to the byte: in other company, other order, and alone."""
+    """Check that a vector depends on its text alone, to the byte: in other company, other order, and alone."""
     import numpy as np
 
     from mog_assets.resources.encoder import Encoder
@@ -384,7 +386,7 @@ def stage_alone(work):
 
 
 def stage_large(work):
-    """A network of the size of bge-large with random weights: is the GPU kept busy?"""
+    """Encode with a network of the size of bge-large with random weights: is the GPU kept busy?"""
     import torch
     import transformers
 
@@ -426,7 +428,7 @@ def stage_large(work):
 
 
 def sentence_transformers(folder, many):
-    """The same network by sentence-transformers."""
+    """Encode with the same network by sentence-transformers."""
     import torch
     from sentence_transformers import SentenceTransformer
 
@@ -450,23 +452,23 @@ def sentence_transformers(folder, many):
 
 
 def stage_graph(work):
-    """The samples' graph by `mog run`, with a learned chunker, a trained reader and a router."""
+    """Build the samples' graph by `mog run`, with a learned chunker, a trained reader and a router."""
     return built(work, "graph", device())
 
 
 def stage_graph_cpu(work):
-    """The same without the GPU, for the seconds."""
+    """Build the same without the GPU, for the seconds."""
     return built(work, "graph-cpu", "cpu", CUDA_VISIBLE_DEVICES="") if has_gpu() else {"skipped": "there is no GPU"}
 
 
 def built(work, name, where, **variables):
-    """Seconds, and what Dagster was told of the assets in a pool, which must be built on this device."""
+    """Build assets; return seconds, and what Dagster was told of those in a pool, which must use this device."""
     file = project(work, name, chunker={"name": "learned"}, answering={"reader": "trained"})
     started = time.monotonic()
-    code, said, errors = mog(
+    code, output, errors = mog(
         "run", "--config", file, *(word for key in TRAINED for word in ("--select", key)), **variables
     )
-    print(said[-3000:], errors[-6000:], sep="\n")
+    print(output[-3000:], errors[-6000:], sep="\n")
     seconds, faults = round(time.monotonic() - started, 1), []
     if code:
         return {"run s": seconds, "faults": [f"mog run: {errors[-1500:]}"]}
@@ -478,7 +480,7 @@ def built(work, name, where, **variables):
 
 
 def materialisations(file):
-    """What Dagster was told of the assets in a pool, and how long they took."""
+    """Return what Dagster was told of the assets in a pool, and how long they took."""
     import dagster as dg
 
     from mog_assets import config
@@ -519,7 +521,7 @@ LAUNCH = """mutation($params: ExecutionParams!) { launchRun(executionParams: $pa
 
 
 def stage_pool(work):
-    """Runs of Dagster that are started at once, as its UI starts them: their steps in the pool wait for each other."""
+    """Start runs of Dagster at once, as its UI does, and check that their steps in the pool wait for each other."""
     from mog_assets import config
     from mog_assets.build import runner
     from mog_assets.build.plan import graph, needed
@@ -541,7 +543,7 @@ def stage_pool(work):
 
 @contextmanager
 def launched(work, settings, wanted):
-    """The ids of runs, one for a corpus, when they have ended, and the instance."""
+    """Launch a run a corpus; yield their ids, when they have ended, and the instance."""
     from dagster._core.workspace.context import WorkspaceProcessContext
     from dagster._core.workspace.load_target import WorkspaceFileTarget
     from dagster_graphql.cli import execute_query
@@ -594,7 +596,7 @@ def limited(instance):
 
 
 def of_pool(instance, runs, limits):
-    """When the steps in the pool ran, and in which processes."""
+    """Return when the steps in the pool ran, and in which processes."""
     rows, faults = [], []
     for corpus, run in zip(LAUNCHED, runs, strict=True):
         record = instance.get_run_record_by_id(run)
@@ -670,11 +672,11 @@ def failed(result):
 
 
 def one_stage(name, work, seconds):
-    """A stage in a process of its own, which is killed with all that it started when its time is over.
+    """Run a stage in a process of its own, which is killed with all that it started when its time is over.
 
     It works in a folder without this package: the installed copy is imported.
     """
-    found = work / f"{name}.json"
+    result = work / f"{name}.json"
     command = [sys.executable, str(Path(__file__).resolve()), "stage", name, str(work)]
     with (work / f"{name}.log").open("w+") as log:
         process = subprocess.Popen(command, cwd=work, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
@@ -687,10 +689,10 @@ def one_stage(name, work, seconds):
             os.killpg(process.pid, 9)
         process.wait()
         log.seek(0)
-        said = log.read()
-    if not over and found.exists():
-        return json.loads(found.read_text())
-    return {"error": f"{over}exit status {process.returncode}\n{said[-3500:]}"}
+        output = log.read()
+    if not over and result.exists():
+        return json.loads(result.read_text())
+    return {"error": f"{over}exit status {process.returncode}\n{output[-3500:]}"}
 
 
 def stage(name, work):
@@ -699,7 +701,7 @@ def stage(name, work):
 
 
 def table(result):
-    """Lines of a table of what a stage found."""
+    """Yield the lines of a table of what a stage returned."""
     for key, value in result.items():
         if key in ("stage s", "faults", "error"):
             continue
@@ -732,11 +734,7 @@ def main(arguments):
     elif what == "run":
         return run(Path(rest[0]), Path(rest[1]) if rest[1:] else None)
     elif what == "stage":
-        try:
-            stage(rest[0], Path(rest[1]))
-        except BaseException:
-            traceback.print_exc()
-            return 1
+        stage(rest[0], Path(rest[1]))
     return 0
 
 

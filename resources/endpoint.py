@@ -212,13 +212,13 @@ class Endpoint:
     def _fault(self, response: httpx2.Response, body: dict[str, Any], sent: dict[str, Any]) -> Exception | None:
         status, endpoint, model = response.status_code, self._address, self._settings.model
         error = body["error"] if isinstance(body.get("error"), dict) else body
-        param, code, said = error.get("param"), error.get("code"), f"{status}: {self._line(response.text)}"
+        param, code, rejection = error.get("param"), error.get("code"), f"{status}: {self._line(response.text)}"
         names = [name for name in sent if name not in ("model", "messages")]
         names += [SYSTEM] if any(message["role"] == "system" for message in sent["messages"]) else []
         if name := refused(names, status, param, code, response.text):
-            return ParameterRefused(name, said)
+            return ParameterRefused(name, rejection)
         if status == 402 or (status == 429 and code in _NO_CREDIT):
-            return MogError(f"llm: {endpoint} has no credit for OPENAI_API_KEY: add some, then run again ({said})")
+            return MogError(f"llm: {endpoint} has no credit for OPENAI_API_KEY: add some, then run again ({rejection})")
         if status >= 500 or status in (408, 409, 429):
             return None
         if status == 401:
@@ -227,14 +227,14 @@ class Endpoint:
         if status == 403:
             return MogError(
                 f"llm: {endpoint} does not let OPENAI_API_KEY use {model!r}: choose another llm.model, or a key "
-                f"that may use it ({said})"
+                f"that may use it ({rejection})"
             )
         if status == 404:
             return MogError(
                 f"llm: {endpoint} has no model {model!r}, or is no chat-completions endpoint: check llm.model and "
-                f"OPENAI_BASE_URL (it usually ends in /v1) ({said})"
+                f"OPENAI_BASE_URL (it usually ends in /v1) ({rejection})"
             )
-        return RequestFailed(f"llm: {model} at {endpoint} rejected the request ({said})")
+        return RequestFailed(f"llm: {model} at {endpoint} rejected the request ({rejection})")
 
     @property
     def _most_chars(self) -> int:

@@ -152,9 +152,9 @@ def watched(means: Means, tell: Told) -> Means:
     def told(role: str, step: tuple[str, str, str], call: Callable[[], Reply[T]]) -> Reply[T]:
         reply = call()
         name, what, title = step
-        said = {"role": role, "title": title, what: reply.value}
-        said |= {"failure": reply.failure} if reply.failure else {}
-        tell(name, said | ({"certain": reply.span.certain} if reply.span else {}))
+        event = {"role": role, "title": title, what: reply.value}
+        event |= {"failure": reply.failure} if reply.failure else {}
+        tell(name, event | ({"certain": reply.span.certain} if reply.span else {}))
         return reply
 
     return replace(means, roles=cast(Roles, _Calls(means.roles, told)), retrieve=retrieve)

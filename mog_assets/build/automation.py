@@ -174,7 +174,7 @@ def _outside(recipe: Recipe, name: str, host: Host) -> dg.SourceAsset:
 
 
 def _measuring(names: Names) -> dg.SourceAsset:
-    """The external asset that stands for the time to measure; to observe it by hand is to say that it is."""
+    """Return the external asset that stands for the time to measure; to observe it by hand is to say that it is."""
 
     @dg.observable_source_asset(
         key=names.key(MEASURING),

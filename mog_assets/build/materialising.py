@@ -110,7 +110,7 @@ def is_fresh(
 
 
 def is_intact(recipe: Recipe, tools: Tools, artefact: Artefact) -> bool:
-    """Whether the data outside the store that an artefact names is there."""
+    """Return whether the data outside the store that an artefact names is there."""
     try:
         return bool(artefact.manifest.info.get("untrained")) or recipe.intact(tools, artefact)
     except LookupError:

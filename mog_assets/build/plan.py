@@ -91,7 +91,7 @@ def in_order(recipes: dict[str, Recipe], keys: Collection[str]) -> list[str]:
 
 
 def is_complete(settings: Settings, evaluate: bool = False) -> bool:
-    """Whether nothing is stale of what is due, see `due`."""
+    """Return whether nothing is stale of what is due, see `due`."""
     recipes, tools = graph(settings), Tools(settings)
     return not stale(tools, recipes, due(tools, recipes, evaluate), list(settings.corpora))
 
@@ -138,7 +138,7 @@ def time_to_measure(tools: Tools, recipes: dict[str, Recipe]) -> dict[str, str]:
 
 
 def is_settled(tools: Tools, recipes: dict[str, Recipe]) -> bool:
-    """Whether all that measuring reads is there, and was made from what is there."""
+    """Return whether all that measuring reads is there, and was made from what is there."""
     find, corpora = functools.cache(tools.store.find), list(tools.settings.corpora)
     reads = needed(recipes, [key for key, recipe in recipes.items() if recipe.measured and not recipe.on_demand])
     for recipe in (recipes[key] for key in reads if not recipes[key].measured):
@@ -154,7 +154,7 @@ def is_settled(tools: Tools, recipes: dict[str, Recipe]) -> bool:
 def _as_measured(
     artefact: Artefact, recipe: Recipe, tools: Tools, recipes: dict[str, Recipe], find: Find, changed: bool
 ) -> bool:
-    """Whether a measurement would be as it is; that documents have `changed` does not count."""
+    """Return whether a measurement would be as it is; that documents have `changed` does not count."""
     if not changed:
         return is_fresh(recipe, None, tools, recipes, find)
     try:

@@ -42,8 +42,6 @@ _EARLIER_DEFAULTS = {
 }
 # Below the home: hard links that earlier versions kept for readers.
 _EARLIER_SNAPSHOTS = "snapshots"
-# Pools of recipes.
-_POOLS = {"gpu", "llm", "measuring"}
 # Seconds to wait for another run, of FileLock: without an end.
 _FOREVER = -1.0
 
@@ -74,15 +72,15 @@ def instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     with readable_errors(home), opened_instance(home) as opened:
         partitions = set(opened.get_dynamic_partitions("corpus"))
         opened.add_dynamic_partitions("corpus", sorted(set(settings.corpora) - partitions))
-        _limit_pools(opened)
+        _limit_pools(opened, {recipe.pool for recipe in graph(settings).values() if recipe.pool})
         yield opened
 
 
-def _limit_pools(opened: dg.DagsterInstance) -> None:
+def _limit_pools(opened: dg.DagsterInstance, pools: set[str]) -> None:
     """Give pools the default limit: Dagster does when it first sees runs of them, and starts all of those at once."""
     storage = opened.event_log_storage
     if opened.global_op_concurrency_default_limit is not None and storage.supports_global_concurrency_limits:
-        for pool in sorted(_POOLS - storage.get_concurrency_keys()):
+        for pool in sorted(pools - storage.get_concurrency_keys()):
             storage.initialize_concurrency_limit_to_default(pool)
 
 

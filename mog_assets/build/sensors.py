@@ -113,7 +113,7 @@ class ConditionSensor(dg.AutomationConditionSensorDefinition):
 def automation_sensor(
     settings: Settings, target: dg.AssetSelection, recipes: dict[str, Recipe], host: Host
 ) -> ConditionSensor:
-    """What starts runs where automation conditions are met."""
+    """Return what starts runs where automation conditions are met."""
     return ConditionSensor(
         host=host,
         recipes=recipes,
@@ -178,8 +178,7 @@ def corpora_sensor(settings: Settings, recipes: dict[str, Recipe], host: Host) -
                 states[place] = seen
                 troubles.append(str(error))
             if states[place] not in ("", seen):
-                tags = {"dagster/data_version": digest(states[place], time.time())}
-                events.append(dg.AssetObservation(host.names.key(MEASURING), tags=tags))
+                events.append(_observation(host.names.key(MEASURING), digest(states[place], time.time())))
         if fresh.model_copy(update={"corpora": settings.corpora}) != settings:
             troubles.append("mog.yaml has changed since the graph was loaded: reload the code location")
         return dg.SensorResult(
@@ -224,9 +223,12 @@ def _observe_anew(instance: dg.DagsterInstance, recipes: dict[str, Recipe], host
         return
     present = set(instance.get_dynamic_partitions(host.names.name("corpus"))).intersection(settings.corpora)
     events, _, _ = sweep(recipes, settings, present, {}, host.names)
-    if any(recipe.measured for recipe in recipes.values()) and time_to_measure(Tools(settings), recipes):
-        tags = {"dagster/data_version": digest(time.time())}
-        events.append(dg.AssetObservation(host.names.key(MEASURING), tags=tags))
+    try:
+        if any(recipe.measured for recipe in recipes.values()) and time_to_measure(Tools(settings), recipes):
+            events.append(_observation(host.names.key(MEASURING), digest(time.time())))
+    except (MogError, OSError):
+        # The other sensor reports it, and observes this when it is mended.
+        pass
     for event in events:
         instance.report_runless_asset_event(event)
 
@@ -252,6 +254,9 @@ def sweep(
                 continue
             # A source seen for the first time counts as changed: a corpus may return with the state it had before.
             version = states[place] if place in seen else digest(states[place], time.time())
-            key, tags = names.key(recipe.outside), {"dagster/data_version": version}
-            events.append(dg.AssetObservation(key, partition=corpus, tags=tags))
+            events.append(_observation(names.key(recipe.outside), version, corpus))
     return events, states, troubles
+
+
+def _observation(key: dg.AssetKey, version: str, partition: str | None = None) -> dg.AssetObservation:
+    return dg.AssetObservation(key, partition=partition, tags={"dagster/data_version": version})

@@ -81,8 +81,8 @@ def _tried(item: str, check: Callable[..., Iterator[Finding]], *of: Any) -> Iter
         yield Finding(item, WARNING, extras.said(error, "not checked, which"))
     # An unexpected error of one check is a finding too, and must not hide the other findings.
     except Exception as error:
-        said = " ".join(str(error).split()) or type(error).__name__
-        yield Finding(item, PROBLEM, said if isinstance(error, MogError) else f"{type(error).__name__}: {said}")
+        message = " ".join(str(error).split()) or type(error).__name__
+        yield Finding(item, PROBLEM, message if isinstance(error, MogError) else f"{type(error).__name__}: {message}")
 
 
 def packages() -> Iterator[Finding]:
@@ -102,12 +102,12 @@ def packages() -> Iterator[Finding]:
             continue
         checked += 1
         if not requirement.specifier.contains(version, prereleases=True):
-            said = f"{requirement.name} {version}, expected {requirement.specifier}"
-            wrong.append(Finding("packages", PROBLEM, said, f"pip install '{plain}'"))
+            message = f"{requirement.name} {version}, expected {requirement.specifier}"
+            wrong.append(Finding("packages", PROBLEM, message, f"pip install '{plain}'"))
     yield from wrong
     if not wrong:
-        said = f"mog-assets {metadata.version(extras.DISTRIBUTION)} and {checked} packages that it names"
-        yield Finding("packages", OK, f"{said}, Python {sys.version.split()[0]} ({sys.executable})")
+        message = f"mog-assets {metadata.version(extras.DISTRIBUTION)} and {checked} packages that it names"
+        yield Finding("packages", OK, f"{message}, Python {sys.version.split()[0]} ({sys.executable})")
 
 
 def _plain(requirement: Any) -> str:
@@ -124,15 +124,15 @@ def torch_build(settings: Settings | None) -> Iterator[Finding]:
     if torch.cuda.is_available():
         yield Finding("torch", OK, f"{torch.__version__} ({build}), device {torch.cuda.get_device_name(0)}")
         return
-    said = f"{torch.__version__} ({build}), device CPU with {torch.get_num_threads()} threads"
+    message = f"{torch.__version__} ({build}), device CPU with {torch.get_num_threads()} threads"
     version = torch.__version__.split("+")[0]
     remedy = f"pip install torch=={version} --index-url https://download.pytorch.org/whl/cu130"
     if settings is not None and settings.encoder.device == "cuda":
-        yield Finding("torch", PROBLEM, f"{said}, but encoder.device is cuda", f"set it to auto, or {remedy}")
+        yield Finding("torch", PROBLEM, f"{message}, but encoder.device is cuda", f"set it to auto, or {remedy}")
     elif Path("/proc/driver/nvidia/version").exists() and not torch.version.cuda:
-        yield Finding("torch", WARNING, f"{said}, but there is an NVIDIA GPU", remedy)
+        yield Finding("torch", WARNING, f"{message}, but there is an NVIDIA GPU", remedy)
     else:
-        yield Finding("torch", OK, said)
+        yield Finding("torch", OK, message)
 
 
 def encoder(settings: Settings | None) -> Iterator[Finding]:
@@ -194,8 +194,8 @@ def model(settings: Settings | None) -> Iterator[Finding]:
     elif status in (401, 403):
         yield Finding("model", state, f"{place} does not accept OPENAI_API_KEY ({status})", "set it to one of its keys")
     elif status in (404, 405):
-        said = f"{place} answers but lists no models ({status}): the key was not checked"
-        yield Finding("model", WARNING, said, "OPENAI_BASE_URL usually ends in /v1")
+        message = f"{place} answers but lists no models ({status}): the key was not checked"
+        yield Finding("model", WARNING, message, "OPENAI_BASE_URL usually ends in /v1")
     else:
         remedy = "start it, or correct OPENAI_BASE_URL"
         yield Finding("model", state, f"{place}: {body if status is None else f'status {status}'}", remedy)
@@ -210,8 +210,8 @@ def dagster(settings: Settings | None = None) -> Iterator[Finding]:
     named, version = os.environ.get("DAGSTER_HOME"), metadata.version("dagster")
     folder = Path(named) if named else settings.home / "dagster" if settings is not None else None
     if named and not (os.path.isabs(named) and os.path.isdir(named) and os.access(named, os.W_OK)):
-        said = f"DAGSTER_HOME={named} is not the absolute path of a writable folder"
-        yield Finding("dagster", PROBLEM, said, "make the folder, or unset DAGSTER_HOME")
+        message = f"DAGSTER_HOME={named} is not the absolute path of a writable folder"
+        yield Finding("dagster", PROBLEM, message, "make the folder, or unset DAGSTER_HOME")
     elif folder is None or not (folder / "dagster.yaml").exists():
         yield Finding("dagster", OK, f"{version}, records in SQLite in {folder or 'the home folder'}")
     else:
@@ -235,16 +235,16 @@ def open_files() -> Iterator[Finding]:
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     fit, wanted = descriptors.fitting(descriptors.CONNECTIONS), descriptors.needed(descriptors.CONNECTIONS)
-    said = "no limit" if soft == resource.RLIM_INFINITY else f"{soft:,} per process"
+    message = "no limit" if soft == resource.RLIM_INFINITY else f"{soft:,} per process"
     if soft != resource.RLIM_INFINITY and soft < _FILES:
         remedy = f"ulimit -n {_FILES}" if hard == resource.RLIM_INFINITY or hard >= _FILES else "ask for a higher limit"
-        yield Finding("open files", WARNING, f"{said}, expected at least {_FILES:,}", remedy)
+        yield Finding("open files", WARNING, f"{message}, expected at least {_FILES:,}", remedy)
     elif fit < descriptors.CONNECTIONS:
-        said += f": `mog serve` answers {max(0, fit):,} requests at a time, not {descriptors.CONNECTIONS:,}"
-        yield Finding("open files", WARNING, said, f"ask for a hard limit of {wanted:,}")
+        message += f": `mog serve` answers {max(0, fit):,} requests at a time, not {descriptors.CONNECTIONS:,}"
+        yield Finding("open files", WARNING, message, f"ask for a hard limit of {wanted:,}")
     else:
         raised = soft != resource.RLIM_INFINITY and soft < wanted
-        yield Finding("open files", OK, f"{said}; `mog serve` raises it to {wanted:,}" if raised else said)
+        yield Finding("open files", OK, f"{message}; `mog serve` raises it to {wanted:,}" if raised else message)
 
 
 def configuration(path: str | None) -> tuple[Settings | None, Finding]:
@@ -290,8 +290,8 @@ def documents(settings: Settings) -> Iterator[Finding]:
     yield from wrong
     if not (missing or wrong):
         yield Finding("documents", OK, f"corpora: {len(settings.corpora)}; question sets: {len(sets)}")
-    for said in left_out(settings):
-        yield Finding("documents", WARNING, said)
+    for message in left_out(settings):
+        yield Finding("documents", WARNING, message)
 
 
 def sources(settings: Settings) -> Iterator[Finding]:
@@ -308,12 +308,12 @@ def sources(settings: Settings) -> Iterator[Finding]:
             yield Finding("sources", PROBLEM, " ".join(str(error).split()))
             continue
         took, refused = time.perf_counter() - started, sum(bool(each.refusal) for each in items.values())
-        said = f"corpora.{name}: {len(items) - refused:,} items to read from {corpus.source[:100]} ({took:.1f} s)"
-        said += f", {refused:,} that cannot be" if refused else ""
+        message = f"corpora.{name}: {len(items) - refused:,} items to read from {corpus.source[:100]} ({took:.1f} s)"
+        message += f", {refused:,} that cannot be" if refused else ""
         if len(items) > refused:
-            yield Finding("sources", OK, said)
+            yield Finding("sources", OK, message)
         else:
-            yield Finding("sources", WARNING, said, "correct the address, or add documents")
+            yield Finding("sources", WARNING, message, "correct the address, or add documents")
 
 
 def languages(settings: Settings) -> Iterator[Finding]:
@@ -329,7 +329,7 @@ def languages(settings: Settings) -> Iterator[Finding]:
     if not counts:
         yield Finding("languages", OK, "no document has been read yet: `mog run` says which languages they have")
         return
-    said = ", ".join(f"{name_of(code)} {count:,}" for code, count in counts.most_common(5))
+    message = ", ".join(f"{name_of(code)} {count:,}" for code, count in counts.most_common(5))
     others = [c for c, count in counts.most_common() if c not in ("", DEFAULT) and count >= _OTHERS * counts.total()]
     # What knows English alone, and what becomes of other questions.
     english: dict[str, str] = {}
@@ -339,9 +339,9 @@ def languages(settings: Settings) -> Iterator[Finding]:
     if others and settings.answering.reader == "neural":
         english["neural reader"] = "answered with passages"
     if not english:
-        yield Finding("languages", OK, f"{said} documents")
+        yield Finding("languages", OK, f"{message} documents")
         return
-    found = f"{said} documents, but {' and '.join(english)} know English alone: "
+    found = f"{message} documents, but {' and '.join(english)} know English alone: "
     found += f"questions in {', '.join(map(name_of, others))} are {' and '.join(english.values())}"
     such = "".join(f", such as `encoder: {other.name}`" for other in encoders_of_languages()[:1])
     remedy = f"docs/languages.md has what else there is{such}"
@@ -356,21 +356,23 @@ def home(settings: Settings | None, base: Path) -> Iterator[Finding]:
         with tempfile.TemporaryFile(dir=existing) as stream:
             stream.write(b"mog")
     except OSError as error:
-        said = f"{folder} is not writable ({error.strerror})"
-        yield Finding("home", PROBLEM, said, "change its owner, or set another `home`")
+        message = f"{folder} is not writable ({error.strerror})"
+        yield Finding("home", PROBLEM, message, "change its owner, or set another `home`")
         return
     free = shutil.disk_usage(existing).free
     texts = forecast.characters(settings, settings.corpora) if settings is not None else 0
     need = forecast.disk(texts)
-    said = f"{folder}: {_gib(free)} free"
+    message = f"{folder}: {_gib(free)} free"
     if settings is not None:
-        said += f"; {_gib(texts)} of text take about {_gib(need)}"
+        message += f"; {_gib(texts)} of text take about {_gib(need)}"
     if free >= need:
-        yield Finding("home", OK, said)
+        yield Finding("home", OK, message)
     elif (folder / "store").exists():
-        yield Finding("home", WARNING, f"{said}, part of it already used", "free some space before you add documents")
+        yield Finding(
+            "home", WARNING, f"{message}, part of it already used", "free some space before you add documents"
+        )
     else:
-        yield Finding("home", PROBLEM, said, "free some space, or set another `home`")
+        yield Finding("home", PROBLEM, message, "free some space, or set another `home`")
 
 
 def _gib(size: float) -> str:

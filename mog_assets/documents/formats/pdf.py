@@ -113,10 +113,10 @@ def _xfa(template: Any, data: Any) -> Iterator[str]:
     for element in template.iter("{*}draw", "{*}field"):
         texts = element.iterfind(".//{*}caption//{*}text" if element.tag.endswith("}field") else ".//{*}value//{*}text")
         rich = element.iterfind(".//{*}exData") if element.tag.endswith("}draw") else ()
-        said = " ".join(" ".join("".join(text.itertext()) for text in (*texts, *rich)).split())
+        label = " ".join(" ".join("".join(text.itertext()) for text in (*texts, *rich)).split())
         value = ", ".join(values.pop(element.get("name"), [])) if element.tag.endswith("}field") else ""
-        if said or value:
-            yield f"{said}: {value}" if said and value else said or value
+        if label or value:
+            yield f"{label}: {value}" if label and value else label or value
     for name, more in values.items():
         yield f"{name}: {', '.join(more)}"
 

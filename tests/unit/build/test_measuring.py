@@ -119,8 +119,8 @@ def sweep(project):
         recipes |= {key: replace(recipes[key], **values) for key, values in changes.items()}
         with dg.build_sensor_context(instance=instance) as context:
             result = corpora_sensor(project.settings, recipes, Host(load=lambda: project.settings))(context)
-        said = result.skip_reason.skip_message if result.skip_reason else None
-        return {event.asset_key.to_user_string() for event in result.asset_events}, said
+        message = result.skip_reason.skip_message if result.skip_reason else None
+        return {event.asset_key.to_user_string() for event in result.asset_events}, message
 
     return tick
 

@@ -11,6 +11,7 @@ from shared import ROOT
 
 from mog_assets import config
 from mog_assets.build import automation, records, runner
+from mog_assets.build.plan import graph
 
 HOLD = """
 import sys, time, dagster as dg
@@ -98,9 +99,10 @@ def test_what_a_run_builds_is_in_the_records_of_dagster_with_its_data_version(op
 
 def test_pools_have_their_limit_before_there_is_a_run(opened):
     limits = {pool.name: pool.limit for pool in opened.event_log_storage.get_pool_limits()}
-    assert limits == {"gpu": 1, "llm": 1, "measuring": 1}
+    pools = {recipe.pool for recipe in graph(opened.settings).values() if recipe.pool}
+    assert "gpu" in pools and limits == dict.fromkeys(pools, 1)
     # Who allows more in the UI keeps that.
     opened.event_log_storage.set_concurrency_slots("gpu", 3)
     with runner.instance(opened.settings) as again:
         limits = {pool.name: pool.limit for pool in again.event_log_storage.get_pool_limits()}
-    assert limits == {"gpu": 3, "llm": 1, "measuring": 1}
+    assert limits == {**dict.fromkeys(pools, 1), "gpu": 3}
