@@ -81,4 +81,6 @@ EXPERIMENTS: Registry[Any] = Registry("experiment")
 ANSWER_READERS: Registry[Any] = Registry("reader of answers", "mog_assets.answer.readers")
 # Measures of answers beside those of the core.
 ANSWER_MEASURES: Registry[Any] = Registry("measure of answers")
+# What marks answers where `answering.judge` is set (`rows.Judge`).
+JUDGES: Registry[Any] = Registry("judge of answers")
 WAYS: Registry[Any] = Registry("way of answering", "mog_assets.answer.answerers")

@@ -11,7 +11,6 @@ import pandas as pd
 
 from mog_assets.answer.answerers import WAYS
 from mog_assets.answer.ask import answer, control, reader, reader_name, side_by_side
-from mog_assets.answer.judging import fingerprint, judged
 from mog_assets.answer.notation import Combination, combinations, controls, is_control
 from mog_assets.answer.readers import ANSWER_READERS
 from mog_assets.answer.roles import AnswerRequest
@@ -20,7 +19,8 @@ from mog_assets.build.recipe import Recipe, Work
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
 from mog_assets.questions.sets import Question, load_questions
-from mog_assets.resources.errors import MogError
+from mog_assets.registry import JUDGES
+from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.store import Artefact
 from mog_assets.search.methods import further_settings, needs, trained_methods
 from mog_assets.search.relations import versions
@@ -125,7 +125,8 @@ def _answered(
             answered = answer(work.tools, retrieval, how, requests)
         if work.settings.answering.judge:
             references = {q.id: q.long_answer or q.answer for q in questions}
-            answered = judged(reader(work.tools), requests, answered, references, side_by_side(work.tools))
+            for judge in JUDGES.values():
+                answered = judge.judged(reader(work.tools), requests, answered, references, side_by_side(work.tools))
         by_question = {row.question: row for row in answered}
         for question in questions[first : first + _BATCH]:
             reason = refused.get(question.id)
@@ -167,7 +168,7 @@ def _options(tools: Tools) -> list[Any]:
         settings.k_r,
         settings.k,
         [settings.budget, settings.llm.tokenizer],
-        fingerprint() if settings.answering.judge else None,
+        *[judge.fingerprint() if settings.answering.judge else None for judge in JUDGES.values()],
     ]
     searches = [settings.retriever, *further_settings(settings), versions(settings)]
     return [reader_name(tools), tools.encoder.identity, *options, *searches]
@@ -176,6 +177,8 @@ def _options(tools: Tools) -> list[Any]:
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage; none without test questions."""
     hows = _measured(settings)
+    if settings.answering.judge and not JUDGES:
+        raise ConfigError("answering.judge: expected an installed package that judges answers, got none: leave it out")
     if not hows or not settings.tests:
         return []
     methods = [how.retrieval for how in hows if how.retrieval]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mog_assets.answer.roles import AnswerRequest, Judgement, Passage, Reply, Role, Usage
+from mog_assets.answer.roles import AnswerRequest, Passage, Reply, Role, Usage
 from mog_assets.index.postings import idf, saturation
 from mog_assets.text.cuts import sentence_ends
 from mog_assets.text.languages import of_texts
@@ -99,23 +99,6 @@ class Extractive:
     def play(self, role: Role[T], request: AnswerRequest, *read: Any) -> Reply[T]:
         """See `Roles.play`."""
         return role.rules(self, request, *read)
-
-    def judge(self, request: AnswerRequest, answer: str, reference: str) -> Reply[Judgement]:
-        """Marks by overlap with the reference, ten times each.
-
-        Correctness: the cosine of the two; completeness: the share of the reference's terms that the answer has;
-        relevance: the cosine of answer and question.
-        """
-
-        def mark() -> Judgement:
-            said, right = request.spelled(answer), request.spelled(reference)
-            a, r, q = self.vectors([said, right, request.question])
-            language = of_texts([right])
-            shared = share(terms_in(right, language), terms_in(said, language))
-            complete = 1.0 if said.strip().lower() == right.strip().lower() else shared
-            return Judgement(_mark(float(a @ r)), _mark(complete), _mark(float(a @ q)))
-
-        return self.reply([*read_of(request), answer, reference], mark)
 
     def reply(self, read: Sequence[str], work: Callable[[], T], empty: str = "") -> Reply[T]:
         """Return what work gives as a reply; it may raise `Nothing`."""
@@ -253,10 +236,6 @@ def terms_in(text: str, language: str) -> set[str]:
 def share(terms: set[str], others: set[str]) -> float:
     """Share of the terms that are contained, in [0, 1]; 0 without terms."""
     return len(terms & others) / len(terms) if terms else 0.0
-
-
-def _mark(value: float) -> float:
-    return round(10 * min(max(value, 0.0), 1.0), 3)
 
 
 def _support(question: set[str], option: set[str], sentences: Sentences, cosines: np.ndarray) -> float:

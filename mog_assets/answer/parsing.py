@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from mog_assets.answer.replies import MARKS, Unparsable, agreed, decode, only, said, shown, whole, worded
-from mog_assets.answer.roles import Judgement
 
 # The key of an answer that names the documents it rests on.
 CITED = "documents"
 MAX_QUERY_CHARS = 1_000
-MAX_CLAIMS = 200
 
 
 def choice(text: str, options: Mapping[str, str]) -> str:
@@ -95,51 +92,6 @@ def query(text: str) -> str:
         Unparsable: it is missing, blank, a refusal, or longer than `MAX_QUERY_CHARS`.
     """
     return " ".join(worded(only(text, "query"), "query", MAX_QUERY_CHARS).split())
-
-
-def judgement(text: str) -> Judgement:
-    """Three marks of the only object.
-
-    Raises:
-        Unparsable: a mark is missing, not a number, or outside [0, 10].
-    """
-    marks = {}
-    for name in ("correctness", "completeness", "relevance"):
-        value = only(text, name)
-        if type(value) not in (int, float) or not (math.isfinite(value) and 0 <= value <= 10):
-            raise Unparsable(f"expected {name}, a number from 0 to 10, got {shown(str(value))}")
-        marks[name] = float(value)
-    return Judgement(**marks)
-
-
-def claims(text: str) -> list[str]:
-    """The texts `claims` of the only object.
-
-    Raises:
-        Unparsable: there is none, there are more than `MAX_CLAIMS`, or one is no text, blank or a refusal.
-    """
-    values = only(text, "claims")
-    if not isinstance(values, list) or not 0 < len(values) <= MAX_CLAIMS:
-        raise Unparsable(f"expected claims, a list of 1 to {MAX_CLAIMS} texts, got {shown(str(values))}")
-    return [worded(value, "a claim") for value in values]
-
-
-def verdicts(text: str, count: int) -> list[bool]:
-    """The verdicts of the only object, by number from 1 to `count`.
-
-    Raises:
-        Unparsable: a number is missing, is there twice or is another one, or a verdict is neither true nor false.
-    """
-    values = only(text, "verdicts")
-    said = (
-        [(v.get("number"), v.get("verdict")) for v in values if isinstance(v, dict)] if isinstance(values, list) else []
-    )
-    by_number = {number: verdict for number, verdict in said if type(number) is int and type(verdict) is bool}
-    if not isinstance(values, list) or len(values) != count or by_number.keys() != set(range(1, count + 1)):
-        raise Unparsable(
-            f"expected verdicts, true or false for each number from 1 to {count}, got {shown(json.dumps(values))}"
-        )
-    return [by_number[number] for number in range(1, count + 1)]
 
 
 # The key, and not a text that quotes it.

@@ -17,14 +17,14 @@ from mog_assets.answer import parsing
 from mog_assets.answer.parsing import AnswerText
 from mog_assets.answer.prompting import Piece, Prompt, fenced, fill, marks, neutral, nonce, prompt_of
 from mog_assets.answer.replies import MAX_CHARS, VERSION, Unparsable, encodable, ended, failure
-from mog_assets.answer.roles import AnswerRequest, Complete, Judgement, Passage, Reply, Role, Usage
+from mog_assets.answer.roles import AnswerRequest, Complete, Passage, Reply, Role, Usage
 from mog_assets.registry import WAYS
-from mog_assets.resources.chat import Form, Message, schema
+from mog_assets.resources.chat import Form, Message
 from mog_assets.resources.errors import MogError
 
 T = TypeVar("T")
 
-_PROMPTS = ("data", "form_choice", "form_open", "answer", "judge")
+_PROMPTS = ("data", "form_choice", "form_open", "answer")
 _KEPT = 2_000  # characters kept of an output that was too long to be parsed
 
 
@@ -100,10 +100,6 @@ _CITED = (
     {parsing.CITED: {"type": "array", "items": {"type": "integer"}}},
 )
 QUERY = Form("query", {"query": {"type": "string"}})
-_CLAIMS = Form("claims", {"claims": {"type": "array", "items": {"type": "string"}}})
-_VERDICT = {"number": {"type": "integer"}, "reason": {"type": "string"}, "verdict": {"type": "boolean"}}
-_VERDICTS = Form("verdicts", {"verdicts": {"type": "array", "items": schema(_VERDICT)}})
-_MARKS = Form("marks", {name: {"type": "number"} for name in ("correctness", "completeness", "relevance")})
 
 
 @dataclass(frozen=True)
@@ -151,43 +147,6 @@ class Prompted:
             for piece in ((f"question {n}", question), (f"answer {n}", answer))
         ]
         return self._call(load_prompt("standalone"), request, {"earlier": turns}, parsing.query, form=QUERY)
-
-    def judge(self, request: AnswerRequest, answer: str, reference: str) -> Reply[Judgement]:
-        """See `Roles.judge`."""
-        spelled = request.spelled(reference)
-        pieces = {"answer": answer_piece(request, answer), "reference": [("reference answer", spelled)]}
-        return self._call(load_prompt("judge"), request, pieces, parsing.judgement, form=_MARKS)
-
-    def claims(self, request: AnswerRequest, answer: str) -> Reply[list[str]]:
-        """See `judging.Judge.claims`."""
-        return self._call(
-            load_prompt("claims"), request, {"answer": answer_piece(request, answer)}, parsing.claims, form=_CLAIMS
-        )
-
-    def attributed(
-        self, request: AnswerRequest, passages: Sequence[Passage], claims: Sequence[str]
-    ) -> Reply[list[bool]]:
-        """See `judging.Judge.attributed`."""
-        pieces = {"documents": documents(passages), "claims": numbered("claim", claims)}
-        return self._call(
-            load_prompt("attribution"),
-            request,
-            pieces,
-            lambda text: parsing.verdicts(text, len(claims)),
-            form=_VERDICTS,
-        )
-
-    def contributing(self, request: AnswerRequest, passages: Sequence[Passage], reference: str) -> Reply[list[bool]]:
-        """See `judging.Judge.contributing`."""
-        spelled = request.spelled(reference)
-        pieces = {"documents": documents(passages), "reference": [("reference answer", spelled)]}
-        return self._call(
-            load_prompt("contribution"),
-            request,
-            pieces,
-            lambda text: parsing.verdicts(text, len(passages)),
-            form=_VERDICTS,
-        )
 
     def _call(
         self,

@@ -159,20 +159,6 @@ class Reply(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """Marks of a judge, each in [0, 10] (AT-RAG, section 4.2)."""
-
-    correctness: float
-    completeness: float
-    relevance: float
-
-    @property
-    def overall(self) -> float:
-        """Mean of the three marks, computed here instead of by the judge."""
-        return (self.correctness + self.completeness + self.relevance) / 3
-
-
-@dataclass(frozen=True)
 class Role(Generic[T]):
     """Describe what a way of answering asks readers for beside answers; `Way.roles` names it.
 
@@ -224,6 +210,3 @@ class Roles(Protocol):
 
     def play(self, role: Role[T], request: AnswerRequest, *read: Any) -> Reply[T]:
         """Return what a way of answering asks for beside an answer, from what is read."""
-
-    def judge(self, request: AnswerRequest, answer: str, reference: str) -> Reply[Judgement]:
-        """Marks for an answer, compared with the reference answer."""

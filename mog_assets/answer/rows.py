@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mog_assets.registry import WAYS
+from mog_assets.registry import JUDGES, WAYS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +30,7 @@ class AnswerRow:
         passages: Passages the answer is based on, best first: `corpus`, `doc`, `title`, `text`, `spans`, `level`.
         rounds: Rounds of retrieval and answering; 1 if the method has no loop.
         queries: Per round `query`, and what is told of its group, see `answerers.RetrievedPassages`.
-        judgement: Marks of the judge, see `judging.Marks`; None without a judge.
+        judgement: Marks of the judge by name, and `failures`: why there is none; None without a judge.
         failures: Failed calls: `role`, `round`, `reason`. There may still be an answer.
         calls: Number of calls.
         tokens_in: Tokens read by all calls, in `token_unit`.
@@ -67,6 +67,27 @@ class AnswerRow:
         details = fields.pop("details")
         unset = {name: value for way in WAYS.values() for name, value in way.details.items()}
         return {**fields, **deepcopy(unset), **details}
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Marks answers where `answering.judge` is set.
+
+    Attributes:
+        measures: Names of the marks, in the order in which they are shown.
+        judged: Gives rows of answers with their `judgement`, given the reader, the requests, their rows, the reference
+            answers by id of the question, and what runs calls side by side.
+        fingerprint: Gives what changes with the way of judging.
+    """
+
+    measures: Sequence[str]
+    judged: Callable[..., list[AnswerRow]]
+    fingerprint: Callable[[], str]
+
+
+def judge_measures() -> list[str]:
+    """Return the names of the marks of all judges."""
+    return [name for judge in JUDGES.values() for name in judge.measures]
 
 
 def answer_table(question_set: str, method: str, rows: Sequence[AnswerRow]) -> pd.DataFrame:

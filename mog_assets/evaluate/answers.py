@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.answer import judging
 from mog_assets.answer.notation import is_control
+from mog_assets.answer.rows import judge_measures
 from mog_assets.evaluate.scores import COMPARED, compare, interval, p_text
 from mog_assets.evaluate.significance import bootstrap_interval, by_document
 from mog_assets.questions.marks import exact_match, f1
@@ -64,7 +64,7 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
     Returns:
         `question_set`, `question`, `document` (what it is about), `method`, `reader`, `answered`, both of `MEASURES`,
         each of `ANSWER_MEASURES` (NaN in a question set with questions that it does not apply to) and of
-        `judging.MEASURES` (NaN if there is no mark) with `asked …`, whether the judge was asked for it, and the cost of
+        `judge_measures` (NaN if there is no mark) with `asked …`, whether the judge was asked for it, and the cost of
         the answer. For a question with options both measures say whether the letter is right. Without an answer both
         are 0.
     """
@@ -105,7 +105,7 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
             marks[name] = np.nan if (name, row["question_set"]) in others else measure.mark(row, question)
         # `null` where there was no answer to judge.
         judgement = (json.loads(row["judgement"]) if isinstance(row.get("judgement"), str) else None) or {}
-        for name in judging.MEASURES:
+        for name in judge_measures():
             marks[name] = judgement.get(name, np.nan)
             marks[f"asked {name}"] = name in judgement or name in judgement.get("failures", ())
         rows.append({**{name: row[name] for name in kept}, "document": question.document, "cost": row["cost"]})
@@ -148,7 +148,7 @@ def score_answers(marks: pd.DataFrame, seed: int) -> pd.DataFrame:
         table = table.assign(question_set=str(question_set))[list(COLUMNS)]
         judged = [
             table[table["method"] == method].head(1).assign(**_judged(answers, name, seed))
-            for name in judging.MEASURES
+            for name in judge_measures()
             for method, answers in part[part[f"asked {name}"]].groupby("method", sort=False)
         ]
         tables += [table, *judged]
@@ -168,7 +168,7 @@ def _judged(marks: pd.DataFrame, name: str, seed: int) -> dict[str, Any]:
 def answer_board(scores: pd.DataFrame, question_set: str) -> list[dict[str, Any]]:
     """A question set's answering methods, best first, as text to print."""
     rows, here = [], scores[scores["question_set"] == question_set]
-    judged = [name for name in judging.MEASURES if name in set(here["measure"])]
+    judged = [name for name in judge_measures() if name in set(here["measure"])]
     for method, part in here.groupby("method", sort=False):
         by_measure = part.set_index("measure")
         # For a question with options both measures are equal; for an open one few answers match exactly.

@@ -12,6 +12,7 @@ from mog_assets.answer.answerers import WAYS, Means, RetrievedPassages, one_step
 from mog_assets.answer.prompted import Prompted, build, load_prompt, neutral, nonce
 from mog_assets.answer.roles import AnswerRequest, Passage
 from mog_assets.papers.at_rag.answerer import at_rag
+from mog_assets.papers.at_rag.judging import CLAIMS, JUDGE, attribution, contribution
 from mog_assets.papers.at_rag.roles import CLASSIFY, GRADE_SUPPORT, GRADE_USEFULNESS, REWRITE, THINK
 from mog_assets.papers.briefcontext.answerer import briefcontext
 from mog_assets.papers.briefcontext.roles import EXTRACT, REDUCE
@@ -137,11 +138,11 @@ def roles_of(reader, text):
         "usefulness of a text": lambda: reader.play(GRADE_USEFULNESS, open_one, text),
         "support": lambda: reader.play(GRADE_SUPPORT, asked, passages, "B"),
         "rewrite": lambda: reader.play(REWRITE, asked, text, text, [text]),
-        "judge": lambda: reader.judge(open_one, text, text),
+        "judge": lambda: reader.play(JUDGE, open_one, text, text),
         "classify": lambda: reader.play(CLASSIFY, asked),
-        "claims": lambda: reader.claims(open_one, text),
-        "attribution": lambda: reader.attributed(open_one, passages, [text, "Insulin lowers glucose."]),
-        "contribution": lambda: reader.contributing(open_one, passages, text),
+        "claims": lambda: reader.play(CLAIMS, open_one, text),
+        "attribution": lambda: reader.play(attribution(2), open_one, passages, [text, "Insulin lowers glucose."]),
+        "contribution": lambda: reader.play(contribution(2), open_one, passages, text),
     }
 
 

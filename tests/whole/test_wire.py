@@ -11,7 +11,8 @@ from chat_server import ChatServer, Reply, completion, extra_input, faults, refu
 from mog_assets.answer.parsing import CITED, choice, text_answer
 from mog_assets.answer.prompted import Prompted
 from mog_assets.answer.replies import MAX_CHARS, Unparsable, only, shown, whole
-from mog_assets.answer.roles import AnswerRequest, Judgement, Passage
+from mog_assets.answer.roles import AnswerRequest, Passage
+from mog_assets.papers.at_rag.judging import CLAIMS, JUDGE, Judgement, attribution, contribution
 from mog_assets.papers.at_rag.roles import CLASSIFY, GRADE_SUPPORT, GRADE_USEFULNESS, REWRITE, THINK
 from mog_assets.papers.briefcontext.roles import EXTRACT, NOTHING, REDUCE, extraction
 from mog_assets.plugins.generated_questions import asking
@@ -164,28 +165,28 @@ ROLES = {
         "query",
     ),
     "judge": Role(
-        role("judge", OPEN, "Insulin.", "insulin"),
+        role(JUDGE, OPEN, "Insulin.", "insulin"),
         marks(8),
         Judgement(8, 5, 9),
         marks(2),
         ('{"Korrektheit": 8, "Vollständigkeit": 5, "Relevanz": 9}', FAILED),
     ),
     "claims": Role(
-        role("claims", OPEN, "Insulin."),
+        role(CLAIMS, OPEN, "Insulin."),
         {"claims": [TEXT]},
         [TEXT],
         {"claims": ["Glucagon raises blood glucose."]},
         (f"Die Aussagen:\n{json.dumps({'claims': [GERMAN]}, ensure_ascii=False)}", [GERMAN]),
     ),
     "attribution": Role(
-        role("attributed", OPEN, PASSAGES, [TEXT, GERMAN]),
+        role(attribution(2), OPEN, PASSAGES, [TEXT, GERMAN]),
         checks(True, False),
         [True, False],
         checks(False, False),
         ('{"verdicts": [{"number": "eins", "verdict": "ja"}]}', FAILED),
     ),
     "contribution": Role(
-        role("contributing", OPEN, PASSAGES, "insulin"),
+        role(contribution(1), OPEN, PASSAGES, "insulin"),
         checks(True),
         [True],
         checks(False),

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.answer.judging import MARK
 from mog_assets.answer.notation import combinations
 from mog_assets.config import Settings
 from mog_assets.evaluate.scores import interval, on_documents, p_said
 from mog_assets.evaluate.significance import bootstrap_interval, by_document, detectable, permutation_p
 from mog_assets.index.corpora import Corpora
+from mog_assets.papers.at_rag.judging import MARK
 from mog_assets.papers.at_rag.roles import SUPPORT, USEFULNESS
 from mog_assets.papers.experiments.answers import (
     AnsweredCases,

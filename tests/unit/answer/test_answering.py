@@ -12,7 +12,7 @@ from mog_assets.answer.answerers import WAYS, Means, cot, one_step
 from mog_assets.answer.extractive import Extractive, bm25_scores
 from mog_assets.answer.prompted import Prompted, prompts_fingerprint
 from mog_assets.answer.replies import Unparsable
-from mog_assets.answer.roles import AnswerRequest, Judgement, Passage
+from mog_assets.answer.roles import AnswerRequest, Passage
 from mog_assets.questions.sets import Question
 from mog_assets.resources.encoder_settings import EMBEDDED
 from mog_assets.resources.errors import MogError
@@ -141,20 +141,6 @@ def test_open_answers_and_queries_are_read():
             parsing.query(wrong)
 
 
-def test_marks_are_averaged_here_and_unparsable_ones_are_a_failure():
-    marks = '{"correctness": 4, "completeness": 5.5, "relevance": 10, "overall": 1}'
-    assert parsing.judgement(marks) == Judgement(4, 5.5, 10)
-    assert parsing.judgement(marks).overall == 6.5
-    wrong = ["{}", "8", '{"correctness": 11, "completeness": 1, "relevance": 1}']
-    wrong += [
-        f'{{"correctness": {x}, "completeness": 1, "relevance": 1}}' for x in ("true", "NaN", '"8"', "-1", "null")
-    ]
-    for text in wrong:
-        reply = Prompted(Scripted(judge=[text]), "m").judge(CHOICE, "A", "A")
-        assert reply.value is None
-        assert reply.failure.startswith("expected")
-
-
 def test_output_that_is_too_long_is_a_failure_and_is_not_kept():
     reply = Prompted(Scripted(answer=["x" * 10**7]), "m").answer(CHOICE, [])
     assert reply.failure.startswith("expected at most 100000 characters, got 10000000; the reply: 'xxx")
@@ -208,14 +194,6 @@ def test_open_question_is_answered_with_the_best_sentence(extractive):
     assert extractive.answer(asked, PASSAGES).value == "Aldosterone makes the kidneys keep sodium."
     nothing = extractive.answer(asked, [])
     assert (nothing.value, nothing.failure) == (None, "no sentence to answer from")
-
-
-def test_marks_rise_with_agreement(extractive):
-    asked = AnswerRequest("q", "Which hormone lowers blood glucose?")
-    right, wrong = (extractive.judge(asked, text, "insulin").value for text in ("insulin", "quartz"))
-    assert right.correctness > 9.9 and right.completeness == 10
-    assert right.overall > wrong.overall
-    assert all(0 <= mark <= 10 for mark in (wrong.correctness, wrong.completeness, wrong.relevance))
 
 
 def test_every_method_answers_without_a_model_and_the_same_way_twice(embedded):

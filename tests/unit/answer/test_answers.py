@@ -23,7 +23,7 @@ from mog_assets.answer.rows import read_answers
 from mog_assets.build import plan
 from mog_assets.build.tools import Tools
 from mog_assets.config import AnsweringSettings, settings_model
-from mog_assets.evaluate.answers import COLUMNS, answer_board, mark, score_answers
+from mog_assets.evaluate.answers import COLUMNS, mark, score_answers
 from mog_assets.questions.marks import exact_match, f1, normalised
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.resources.chat import LlmSettings
@@ -183,63 +183,12 @@ def test_ways_of_answering_are_compared_with_none():
     assert strict.loc["cot", names].isna().all()
 
 
-def test_a_judge_that_cannot_be_read_lowers_the_coverage_and_not_the_mean():
-    questions = {"s": [Question(str(i), "?", "open", "test", answer="x") for i in range(4)]}
-    answers = rows_of([("0", "a"), ("1", "b"), ("2", "c"), ("3", None)])
-    failed = {"judge": "no marks", "faithfulness": "cut off"}
-    judgements = [{"judge": 4.0, "faithfulness": 0.5}, {"failures": failed}, {"judge": 8.0}, None]
-    answers["judgement"] = [json.dumps(j) if j else None for j in judgements]
-    scores = score_answers(mark(answers, questions), 0).set_index("measure")
-    judge = scores.loc["judge"]
-    assert (judge["value"], judge["n"], judge["coverage"]) == (6, 3, pytest.approx(2 / 3))
-    assert judge["low"] >= 4 and judge["high"] <= 8
-    # Of an answer that rests on no passage no faithfulness was asked for.
-    faithfulness = scores.loc["faithfulness"]
-    assert (faithfulness["value"], faithfulness["n"], faithfulness["coverage"]) == (0.5, 2, 0.5)
-    assert "context recall" not in scores.index
-    # Where no reply could be read there is no mean.
-    answers["judgement"] = json.dumps({"failures": failed})
-    (row,) = answer_board(score_answers(mark(answers, questions), 0), "s")
-    assert (row["judge"], row["faithfulness"]) == ("none of 0%", "none of 0%")
-    answers["judgement"] = [json.dumps(j) if j else None for j in judgements]
-    # A way without passages has no faithfulness, and the columns of the others.
-    answers["method"], without = "m", answers.copy().assign(method="cot")
-    without["judgement"] = json.dumps({"judge": 5.0, "failures": {}})
-    board = answer_board(score_answers(mark(pd.concat([without, answers]), questions), 0), "s")
-    assert len({tuple(row) for row in board}) == 1 and len(board) == 2
-    assert {row["method"]: row["faithfulness"].endswith("of 50%") for row in board} == {"cot": False, "m": True}
-    assert scores.loc["exact match", "n"] == 4
-
-
 def test_another_tokenizer_makes_answers_anew(copied_project):
     def declared(**llm):
         settings = copied_project.settings.model_copy(update={"llm": LlmSettings(**llm), "budget": "300 tokens"})
         return plan.graph(settings)["answers"].settings(Tools(settings))
 
     assert declared() == declared() != declared(tokenizer="tiktoken:cl100k_base")
-
-
-def test_open_answers_are_judged_where_that_is_asked_for(copied_project):
-    values = yaml.safe_load(copied_project.config.read_text(encoding="utf-8"))
-    values["answering"] = {"methods": ["one-step"], "judge": True, "questions": 3}
-    copied_project.config.write_text(yaml.safe_dump(values), encoding="utf-8")
-    command = ["run", "--select", "answers", "--select", "answer_scores", "--config", str(copied_project.config)]
-    done = CliRunner().invoke(cli.main, command)
-    assert done.exit_code == 0, done.stderr
-    copied_project.settings = config.load(copied_project.config)
-    answers, _ = stored_answers(copied_project)
-    answers = answers[answers["method"] == "auto → one-step"]
-    given = [judgement for judgement in map(json.loads, answers["judgement"]) if judgement]
-    assert len(answers) == 3 and len(given) == answers["answer"].notna().sum() > 0
-    for judgement in given:
-        marks = [judgement[name] for name in ("correctness", "completeness", "relevance")]
-        assert judgement["judge"] == pytest.approx(sum(marks) / 3) and 0 <= min(marks) <= max(marks) <= 10
-        # The embedded reader judges no claims: it would have to guess.
-        assert judgement["failures"] == {} and "faithfulness" not in judgement
-    shown = CliRunner().invoke(cli.main, ["scores", "--answers", "--json", "--config", str(copied_project.config)])
-    judged = [row for row in json.loads(shown.stdout) if row["measure"] == "judge"]
-    (row,) = [row for row in judged if row["method"] == "auto → one-step"]
-    assert (row["n"], row["coverage"]) == (len(given), 1)
 
 
 # Assets
