@@ -18,9 +18,9 @@ import dagster as dg
 from mog_assets.build.events import built, checked, faults, metadata
 from mog_assets.build.names import Names
 from mog_assets.build.plan import REGISTRY, graph, needed
-from mog_assets.build.recipe import FORCE, MEASURING, SOURCES, Recipe
+from mog_assets.build.recipe import FORCE, JOINED, MEASURING, SOURCES, Recipe
 from mog_assets.build.records import hold
-from mog_assets.build.sensors import Host, automation_sensor, corpora_sensor, evaluated, nightly, sweep
+from mog_assets.build.sensors import Host, automation_sensor, evaluated, nightly, sweep
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
 from mog_assets.config import file as settings_file
@@ -101,7 +101,7 @@ def _definitions(settings: Settings, host: Host) -> dg.Definitions:
     return dg.Definitions(
         assets=[*outside, *assets],
         jobs=jobs,
-        sensors=[corpora_sensor(settings, recipes, host), automation_sensor(settings, target, recipes, host)],
+        sensors=[automation_sensor(settings, target, recipes, host)],
         schedules=nightly(settings, jobs[1], recipes, names),
         resources={names.name("tools"): tools},
         executor=_executor(os.environ.get(EXECUTOR_VARIABLE) or "inprocess") if host.alone else None,
@@ -157,7 +157,7 @@ def _outside(recipe: Recipe, name: str, host: Host) -> dg.SourceAsset:
         partitions_def=names.corpora if recipe.partitioned else None,
         group_name=names.group(recipe.group),
         description=f"Files that `{recipe.key}` reads outside the store, as last seen by the sensor "
-        f"`{names.name('corpora')}`.",
+        f"`{names.name('automation')}`.",
     )
     def observe(context):  # type: ignore[no-untyped-def]  # Dagster cannot read string annotations
         partitions = context.instance.get_dynamic_partitions(names.name("corpus"))
@@ -180,7 +180,8 @@ def _measuring(names: Names) -> dg.SourceAsset:
         key=names.key(MEASURING),
         group_name=names.group("evaluation"),
         description="Changes when it is time to measure: something was never measured, questions, settings or code "
-        f"have changed, or more of the documents than `drift.training`. The sensor `{names.name('corpora')}` decides.",
+        f"have changed, or more of the documents than `drift.training`; the sensor "
+        f"`{names.name('automation')}` decides.",
     )
     def observe() -> dg.DataVersion:
         return dg.DataVersion(digest(time.time()))
@@ -213,10 +214,16 @@ def _condition(recipe: Recipe, recipes: dict[str, Recipe], names: Names) -> dg.A
     moved: dg.AutomationCondition = _changed(names.key(MEASURING))
     if not recipe.measured:
         moved = of.any_deps_updated().replace("newly_updated", of.data_version_changed()) | of.code_version_changed()
+        shared = [names.key(dep) for dep in recipe.deps if not recipes[dep].partitioned]
+        if recipe.partitioned and shared:
+            # The run of another corpus has built them, and not this partition, which it should have.
+            moved |= _changed(*shared) & ~of.newly_updated()
     outside = [names.key(r.outside) for r in recipes.values() if r.outside]
     outside += [names.key(MEASURING)] if recipe.measured else []
     by_corpus = [] if recipe.partitioned else [names.key(r.key) for r in recipes.values() if r.partitioned]
-    wanted = _until_requested(moved, _changed(*outside, *by_corpus)) | of.newly_missing()
+    # What joins a run that is requested now has not been built by the one before.
+    again = _changed(*outside, *by_corpus) | of.any_deps_match(of.will_be_requested())
+    wanted = _until_requested(moved, again) | of.newly_missing()
     wanted |= of.execution_failed().newly_true()
     ready = ~of.any_deps_missing() & ~of.any_deps_in_progress() & ~of.in_progress()
     if not recipe.partitioned:
@@ -304,9 +311,9 @@ def as_asset(
         partition = context.partition_key if recipe.partitioned else None
         tools: Tools = getattr(context.resources, resource)
         if partition is not None and partition not in tools.settings.corpora:
-            names = ", ".join(tools.settings.corpora)
+            configured = ", ".join(tools.settings.corpora)
             raise dg.Failure(
-                description=f"{label(recipe.key, partition)}: expected a configured corpus ({names}), "
+                description=f"{label(recipe.key, partition)}: expected a configured corpus ({configured}), "
                 f"got {partition!r}: add it to the configuration, or delete the partition",
                 allow_retries=False,
             )
@@ -322,11 +329,33 @@ def as_asset(
         if fault := faults(recipe, outcome):
             raise dg.Failure(description=f"{label(recipe.key, partition)}: {fault}", allow_retries=False)
         assert outcome.artefact is not None
+        if JOINED in context.run.tags and recipe.partitioned and not _alone(recipe, recipes):
+            _build_others(recipe, tools, recipes, context)
         yield dg.MaterializeResult(
             metadata=metadata(recipe, outcome), data_version=dg.DataVersion(outcome.artefact.manifest.version)
         )
 
     return compute
+
+
+def _build_others(recipe: Recipe, tools: Tools, recipes: dict[str, Recipe], context: Any) -> None:
+    """Bring an asset of the other corpora up to date, after the run of one has built what it is made from of all."""
+    for other in (name for name in tools.settings.corpora if name != context.partition_key):
+        try:
+            outcome = built(recipe, other, tools, recipes, log=context.log.info, run=context.run)
+        except MogError as error:
+            # Its condition asks for it again, in a run that says so.
+            context.log.warning(str(error))
+            continue
+        if outcome.built and outcome.artefact is not None and not faults(recipe, outcome):
+            context.log_event(
+                dg.AssetMaterialization(
+                    context.asset_key,
+                    partition=other,
+                    metadata=metadata(recipe, outcome),
+                    tags={"dagster/data_version": outcome.artefact.manifest.version},
+                )
+            )
 
 
 def _code(recipe: Recipe) -> dg.CodeReferencesMetadataValue:

@@ -1,20 +1,21 @@
-"""What starts runs: the sensors of corpora and of automation conditions, and the nightly schedule."""
+"""What starts runs: a sensor that observes and evaluates automation conditions, and the nightly schedule."""
 
 from __future__ import annotations
 
 import functools
 import json
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
 
+from mog_assets.build.materialising import made_from
 from mog_assets.build.measuring import basis, read_documents
 from mog_assets.build.names import Names
 from mog_assets.build.plan import is_settled, time_to_measure
-from mog_assets.build.recipe import FORCE, MEASURING, Recipe
+from mog_assets.build.recipe import FORCE, JOINED, MEASURING, Recipe
 from mog_assets.build.records import UNFINISHED, end_killed
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
@@ -62,36 +63,94 @@ def _opened(reference: str) -> dg.DagsterInstance:
     return dg.DagsterInstance.from_ref(unpacked)
 
 
-class ConditionSensor(dg.AutomationConditionSensorDefinition):
-    """Evaluates the conditions of assets, which takes half a second, once something has happened.
+class AutomationSensor(dg.AutomationConditionSensorDefinition):
+    """Observes what lies outside the store, then evaluates the conditions of assets, if anything has happened.
 
-    It does so in the process that has loaded the graph.
+    It does both in the process that has loaded the graph. To evaluate conditions takes half a second.
     """
 
-    def __init__(self, *, host: Host, recipes: dict[str, Recipe], **options: Any) -> None:
+    def __init__(self, *, settings: Settings, host: Host, recipes: dict[str, Recipe], **options: Any) -> None:
         super().__init__(use_user_code_server=True, emit_backfills=False, **options)
-        self._host, self._recipes, self._options = host, recipes, options
+        self._settings, self._host, self._recipes, self._options = settings, host, recipes, options
         self._evaluated: tuple[Any, ...] = ()
-        nothing = dg.SkipReason("Nothing has happened since the last evaluation.")
-        self._quiet = dg.SensorDefinition(name=self.name, evaluation_fn=lambda _: nothing)
 
     def evaluate_tick(self, context: dg.SensorEvaluationContext) -> Any:
         """Return the runs that conditions ask for; nothing, with the reason, if they cannot have changed."""
-        state = self._state(_records(context))
+        instance = _records(context)
+        if not context.cursor:
+            # Conditions take what they see first as known.
+            outcome = super().evaluate_tick(context)
+            self.look(instance, anew=True)
+            return outcome
+        _, troubles = self.look(instance)
+        state = self._state(instance)
         # Runs that the daemon has not noted are asked for again.
         if state is not None and (context.cursor, *state) == self._evaluated:
-            return self._quiet.evaluate_tick(context)
+            return self._skipped(context, "; ".join(troubles) or "Nothing has happened since the last evaluation.")
+        if instance.get_runs(dg.RunsFilter(statuses=UNFINISHED, tags={JOINED: "true"}), limit=1):
+            reason = "What has changed waits for a run of all that follows from an earlier change."
+            return self._skipped(context, "; ".join([*troubles, reason]))
         outcome = super().evaluate_tick(context)
-        if not context.cursor:
-            # Conditions take what they see first as known, so that what was observed before would be lost.
-            _observe_anew(_records(context), self._recipes, self._host)
         self._evaluated = (outcome.cursor, *(state or ()))
         return outcome
 
-    def with_attributes(self, **changes: Any) -> ConditionSensor:
+    def resolve_run_requests(self, run_requests: Sequence[dg.RunRequest], context: Any, *others: Any) -> Any:
+        """Resolve requested runs; that of the only corpus that changed also makes what follows from it."""
+        return super().resolve_run_requests(self._joined(run_requests, _records(context)), context, *others)
+
+    def with_attributes(self, **changes: Any) -> AutomationSensor:
         """Return the sensor with other metadata, as a project does that merges definitions."""
         changes = {name: value for name, value in changes.items() if name != "jobs" and value is not None}
-        return ConditionSensor(host=self._host, recipes=self._recipes, **{**self._options, **changes})
+        options = {**self._options, **changes}
+        return AutomationSensor(settings=self._settings, host=self._host, recipes=self._recipes, **options)
+
+    def look(self, instance: dg.DagsterInstance, anew: bool = False) -> tuple[list[dg.AssetObservation], list[str]]:
+        """Tell Dagster of corpora that were added or removed, of changes outside the store, and of the time to measure.
+
+        Args:
+            instance: Dagster's records.
+            anew: Whether all that is seen counts as changed.
+
+        Returns:
+            What was observed, and errors of what could not be.
+        """
+        recipes, host = self._recipes, self._host
+        try:
+            settings = host.load()
+        except ConfigError as error:
+            return [], [str(error)]
+        if host.alone:
+            end_killed(instance)
+        partitions = host.names.name("corpus")
+        present = set(instance.get_dynamic_partitions(partitions))
+        if added := sorted(set(settings.corpora) - present):
+            instance.add_dynamic_partitions(partitions, added)
+        for corpus in sorted(present - set(settings.corpora)):
+            instance.delete_dynamic_partition(partitions, corpus)
+        place = f"mog/{self.name}"
+        before = instance.daemon_cursor_storage.get_cursor_values({place}).get(place, "{}")
+        seen = {} if anew else json.loads(before)
+        events, states, troubles = sweep(recipes, settings, settings.corpora, seen, host.names)
+        if any(recipe.measured for recipe in recipes.values()):
+            known = seen.get(MEASURING, "")
+            try:
+                states[MEASURING] = _time_to_measure(instance, recipes, settings, known, host.names)
+            except (MogError, OSError) as error:
+                # What corpora have is observed all the same.
+                states[MEASURING] = known
+                troubles.append(str(error))
+            if states[MEASURING] not in ("", known):
+                events.append(_observation(host.names.key(MEASURING), digest(states[MEASURING], time.time())))
+        for event in events:
+            instance.report_runless_asset_event(event)
+        if (after := json.dumps(states, sort_keys=True)) != before:
+            instance.daemon_cursor_storage.set_cursor_values({place: after})
+        if settings.model_copy(update={"corpora": self._settings.corpora}) != self._settings:
+            troubles.append("mog.yaml has changed since the graph was loaded: reload the code location")
+        return events, troubles
+
+    def _skipped(self, context: dg.SensorEvaluationContext, reason: str) -> Any:
+        return dg.SensorDefinition(name=self.name, evaluation_fn=lambda _: dg.SkipReason(reason)).evaluate_tick(context)
 
     def _state(self, instance: dg.DagsterInstance) -> tuple[Any, ...] | None:
         """Return what changes with all that conditions look at: events of assets, runs, partitions; None if unknown."""
@@ -109,16 +168,53 @@ class ConditionSensor(dg.AutomationConditionSensorDefinition):
             time.time() // _SECONDS,
         )
 
+    def _joined(self, requests: Sequence[dg.RunRequest], instance: dg.DagsterInstance) -> Sequence[dg.RunRequest]:
+        """Add what is made from all corpora to the run of the only corpus that changed.
+
+        A search needs both, and a run of its own would start when the other has ended. Where several corpora change,
+        they have a run each, and what is made from all waits for them, as it does for other runs that go on.
+        """
+        of_corpora = [request for request in requests if request.partition_key]
+        if len(of_corpora) != 1 or _unfinished(instance, self._recipes, self._host.names, measured=False):
+            return requests
+        try:
+            tools = Tools(self._host.load())
+        except ConfigError:
+            return requests
+        name, (own,), more = self._host.names.key, of_corpora, set[str]()
+        selected = {key for key in self._recipes if name(key) in (own.asset_selection or ())}
+        find, corpora = tools.store.find, list(tools.settings.corpora)
+        for recipe in self._recipes.values():
+            if recipe.partitioned or recipe.measured or recipe.on_demand or not selected.intersection(recipe.deps):
+                continue
+            above = made_from(recipe, None, self._recipes, corpora)
+            if all(
+                key in selected and corpus in (None, own.partition_key) or find(key, corpus) for key, corpus in above
+            ):
+                selected.add(recipe.key)
+                more.add(recipe.key)
+        if not more:
+            return requests
+        shared = [name(key) for key in sorted(more)]
+        keys, tags = [*(own.asset_selection or ()), *shared], {**own.tags, JOINED: "true"}
+        result = [own.with_replaced_attrs(asset_selection=keys, tags=tags)]
+        for request in (one for one in requests if one is not own):
+            if left := [key for key in request.asset_selection or () if key not in shared]:
+                result.append(request.with_replaced_attrs(asset_selection=left))
+        return result
+
 
 def automation_sensor(
     settings: Settings, target: dg.AssetSelection, recipes: dict[str, Recipe], host: Host
-) -> ConditionSensor:
-    """Return what starts runs where automation conditions are met."""
-    return ConditionSensor(
+) -> AutomationSensor:
+    """Return what starts runs by itself."""
+    return AutomationSensor(
+        settings=settings,
         host=host,
         recipes=recipes,
         name=host.names.name("automation"),
-        description="Materialises assets affected by changes of corpora, question sets or settings: a run per corpus.",
+        description="Keeps partitions in sync with the corpora of mog.yaml, observes changes outside the store, and "
+        "materialises assets that are affected by them: a run per corpus.",
         target=target,
         default_status=dg.DefaultSensorStatus(_status(settings)),
         minimum_interval_seconds=settings.automation.interval_seconds,
@@ -143,54 +239,6 @@ def nightly(settings: Settings, evaluate: Any, recipes: dict[str, Recipe], names
     ]
 
 
-def corpora_sensor(settings: Settings, recipes: dict[str, Recipe], host: Host) -> dg.SensorDefinition:
-    """What notices that corpora were added or removed."""
-    partitions = host.names.corpora
-
-    @dg.sensor(
-        name=host.names.name("corpora"),
-        description="Keeps partitions in sync with the corpora of mog.yaml; observes changes outside the store.",
-        minimum_interval_seconds=settings.automation.interval_seconds,
-        default_status=dg.DefaultSensorStatus(_status(settings)),
-    )
-    def corpora(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        try:
-            fresh = host.load()
-        except ConfigError as error:
-            return dg.SkipReason(str(error))
-        instance = _records(context)
-        if host.alone:
-            end_killed(instance)
-        present = set(instance.get_dynamic_partitions(host.names.name("corpus")))
-        if added := sorted(set(fresh.corpora) - present):
-            # An observation of a partition that does not exist yet would be lost, so all wait for the next tick.
-            return dg.SensorResult(
-                dynamic_partitions_requests=[partitions.build_add_request(added)], cursor=context.cursor
-            )
-        gone = sorted(present - set(fresh.corpora))
-        events, states, troubles = sweep(recipes, fresh, fresh.corpora, json.loads(context.cursor or "{}"), host.names)
-        if any(recipe.measured for recipe in recipes.values()):
-            place, seen = label(MEASURING, None), json.loads(context.cursor or "{}").get(MEASURING, "")
-            try:
-                states[place] = _time_to_measure(instance, recipes, fresh, seen, host.names)
-            except (MogError, OSError) as error:
-                # What corpora have is observed all the same.
-                states[place] = seen
-                troubles.append(str(error))
-            if states[place] not in ("", seen):
-                events.append(_observation(host.names.key(MEASURING), digest(states[place], time.time())))
-        if fresh.model_copy(update={"corpora": settings.corpora}) != settings:
-            troubles.append("mog.yaml has changed since the graph was loaded: reload the code location")
-        return dg.SensorResult(
-            dynamic_partitions_requests=[partitions.build_delete_request(gone)] if gone else [],
-            asset_events=events,
-            cursor=json.dumps(states, sort_keys=True),
-            skip_reason="; ".join(troubles) or None,
-        )
-
-    return corpora
-
-
 def _time_to_measure(
     instance: dg.DagsterInstance, recipes: dict[str, Recipe], settings: Settings, seen: str, names: Names
 ) -> str:
@@ -198,12 +246,8 @@ def _time_to_measure(
 
     It differs when there is a further reason, so that what failed is tried again.
     """
-    measured = {names.key(key) for key, recipe in recipes.items() if recipe.measured}
-    # A run of a whole job selects no assets; other jobs of a project that the graph is in may always run.
-    jobs = {names.name(job) for job in ("evaluate", *(r.job for r in recipes.values() if r.measured and r.job))}
-    for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)):
-        if run.job_name in jobs if run.asset_selection is None else measured & run.asset_selection:
-            return seen
+    if _unfinished(instance, recipes, names, measured=True):
+        return seen
     tools = Tools(settings)
     if not is_settled(tools, recipes):
         return seen
@@ -214,23 +258,17 @@ def _time_to_measure(
     return digest(follows, read_documents(tools, tools.store.find), basis(keys, recipes, tools))
 
 
-def _observe_anew(instance: dg.DagsterInstance, recipes: dict[str, Recipe], host: Host) -> None:
-    """Report all that lies outside the store as changed, and the time to measure, if it has come."""
-    try:
-        settings = host.load()
-    except ConfigError:
-        # The other sensor reports it.
-        return
-    present = set(instance.get_dynamic_partitions(host.names.name("corpus"))).intersection(settings.corpora)
-    events, _, _ = sweep(recipes, settings, present, {}, host.names)
-    try:
-        if any(recipe.measured for recipe in recipes.values()) and time_to_measure(Tools(settings), recipes):
-            events.append(_observation(host.names.key(MEASURING), digest(time.time())))
-    except (MogError, OSError):
-        # The other sensor reports it, and observes this when it is mended.
-        pass
-    for event in events:
-        instance.report_runless_asset_event(event)
+def _unfinished(
+    instance: dg.DagsterInstance, recipes: dict[str, Recipe], names: Names, measured: bool
+) -> list[dg.DagsterRun]:
+    """Return the runs that go on and build assets that measure, or others."""
+    of_kind = [recipe for recipe in recipes.values() if recipe.measured == measured]
+    keys = {names.key(recipe.key) for recipe in of_kind}
+    # A run of a whole job selects no assets; other jobs of a project that the graph is in may always run.
+    named = ["evaluate", *([] if measured else ["build"]), *(recipe.job for recipe in of_kind if recipe.job)]
+    jobs = set(map(names.name, named))
+    runs = instance.get_runs(dg.RunsFilter(statuses=UNFINISHED))
+    return [r for r in runs if (r.job_name in jobs if r.asset_selection is None else keys & r.asset_selection)]
 
 
 def sweep(

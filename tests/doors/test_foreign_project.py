@@ -135,24 +135,10 @@ def theirs(scaffolded, tmp_path, monkeypatch):
         yield SimpleNamespace(folder=project, package=project / "theirs", defs=module.defs, instance=instance)
 
 
-def sweep(theirs, name="mog_corpora", cursor=None):
-    """One tick of a sensor of corpora, and what it asks for, as the daemon does it."""
-    sensor = theirs.defs.resolve_sensor_def(name)
-    with dg.build_sensor_context(instance=theirs.instance, cursor=cursor) as context:
-        result = sensor(context)
-    for request in result.dynamic_partitions_requests or ():
-        if isinstance(request, dg.AddDynamicPartitionsRequest):
-            theirs.instance.add_dynamic_partitions(request.partitions_def_name, request.partition_keys)
-        else:
-            for partition in request.partition_keys:
-                theirs.instance.delete_dynamic_partition(request.partitions_def_name, partition)
-    for event in result.asset_events:
-        theirs.instance.report_runless_asset_event(event)
-    return result
-
-
-def observed(result):
-    return [(event.asset_key.to_user_string(), event.partition) for event in result.asset_events]
+def sweep(theirs, name="mog_automation"):
+    """What a sensor sees that has changed: assets and their partitions."""
+    events, _ = theirs.defs.resolve_sensor_def(name).look(theirs.instance)
+    return [(event.asset_key.to_user_string(), event.partition) for event in events]
 
 
 def targets(theirs, name):
@@ -186,7 +172,7 @@ def test_everything_of_ours_has_the_prefix_and_everything_of_theirs_its_name(the
             partitions = node.partitions_def.name if node.partitions_def else None
             assert partitions == (f"{names}corpus" if recipe.partitioned else None)
         assert repository.has_job(f"{names}build") and repository.has_job(f"{names}evaluate")
-        assert {f"{names}corpora", f"{names}automation"} <= {sensor.name for sensor in repository.sensor_defs}
+        assert f"{names}automation" in {sensor.name for sensor in repository.sensor_defs}
         assert f"{names}tools" in theirs.defs.resources
         count += len(nodes)
     yaml_nodes = [node for node in graph.asset_nodes if node.key.has_prefix(["yaml"])]
@@ -201,11 +187,9 @@ def test_everything_of_ours_has_the_prefix_and_everything_of_theirs_its_name(the
 
 def test_our_assets_are_built_and_theirs_are_left_alone(theirs):
     theirs.instance.add_dynamic_partitions("corpus", ["birds", "their own"])
-    assert not sweep(theirs).asset_events
-    assert theirs.instance.get_dynamic_partitions("mog_corpus") == ["birds"]
     swept = sweep(theirs)
-    assert ("mog/sources", "birds") in observed(swept)
-    assert all(key.startswith("mog/") for key, _ in observed(swept))
+    assert theirs.instance.get_dynamic_partitions("mog_corpus") == ["birds"]
+    assert ("mog/sources", "birds") in swept and all(key.startswith("mog/") for key, _ in swept)
     # Partitions of other graphs, and theirs of the same name, stay.
     assert theirs.instance.get_dynamic_partitions("corpus") == ["birds", "their own"]
     assert theirs.instance.get_dynamic_partitions("team_other_corpus") == []
@@ -271,12 +255,11 @@ def test_the_named_file_is_read_again_whatever_the_environment_says(theirs, monk
     monkeypatch.chdir(theirs.folder.parent)
     both = {"birds": {"path": "birds"}, "fish": {"path": "fish"}}
     configure(theirs.package / "mog.yaml", corpora=both)
-    sweep(theirs)
+    assert {("mog/sources", "birds"), ("mog/sources", "fish")} <= set(sweep(theirs))
     assert sorted(theirs.instance.get_dynamic_partitions("mog_corpus")) == ["birds", "fish"]
     configure(theirs.package / "mog.yaml", corpora={"fish": both["fish"]})
     theirs.instance.add_dynamic_partitions("corpus", ["birds"])
-    swept = sweep(theirs)
-    assert ("mog/sources", "fish") in observed(swept) and ("mog/sources", "birds") not in observed(swept)
+    assert ("mog/sources", "birds") not in sweep(theirs)
     assert theirs.instance.get_dynamic_partitions("mog_corpus") == ["fish"]
     assert theirs.instance.get_dynamic_partitions("corpus") == ["birds"]
     seen = theirs.defs.resolve_implicit_global_asset_job_def().execute_in_process(
@@ -305,12 +288,12 @@ def test_an_asset_of_theirs_that_writes_documents_comes_before_them(theirs, monk
     assert all(
         graph.get(key).parent_keys.isdisjoint([dg.AssetKey(["team", "birds"])]) for key in keys if key != documents
     )
-    sensor, cursor, swept = defs.resolve_sensor_def("mog_automation"), None, None
+    sensor, cursor = defs.resolve_sensor_def("mog_automation"), None
 
     def wanted():
         """Whether documents are wanted on the next tick."""
-        nonlocal cursor, swept
-        swept = sweep(SimpleNamespace(defs=defs, instance=theirs.instance), cursor=swept).cursor
+        nonlocal cursor
+        sweep(SimpleNamespace(defs=defs, instance=theirs.instance))
         tick = dg.evaluate_automation_conditions(
             defs, theirs.instance, asset_selection=sensor.asset_selection, cursor=cursor
         )
@@ -440,14 +423,13 @@ def test_the_component_builds_the_graph_of_its_yaml(theirs):
     # A template gives a number; what is in quotes stays a text.
     assert (settings.levels, list(settings.corpora)) == (2, ["2024"])
     assert (settings.home, settings.corpora["2024"].path) == (folder / "home", theirs.package / "birds")
-    sweep(theirs, "yaml_corpora")
+    assert ("yaml/sources", "2024") in sweep(theirs, "yaml_automation")
     assert theirs.instance.get_dynamic_partitions("yaml_corpus") == ["2024"]
     run = theirs.defs.resolve_job_def("yaml_build").execute_in_process(
         instance=theirs.instance, asset_selection=[dg.AssetKey(["yaml", "documents"])], partition_key="2024"
     )
     assert run.success
     assert Store(folder / "home").read("documents", "2024").manifest.counts["documents"] == len(BIRDS)
-    assert ("yaml/sources", "2024") in observed(sweep(theirs, "yaml_corpora"))
 
 
 def test_one_file_may_hold_two_components(theirs):

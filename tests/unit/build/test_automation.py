@@ -16,8 +16,9 @@ from shared import QDRANT, copy_folder, quiet_instance
 from mog_assets import cli, config
 from mog_assets.build import automation, plan, runner
 from mog_assets.build.measuring import changed_since, read_documents
+from mog_assets.build.recipe import JOINED
 from mog_assets.resources import points
-from mog_assets.resources.errors import ConfigError
+from mog_assets.resources.errors import ConfigError, MogError
 
 # Its project has topics, a sentence graph and collections.
 pytestmark = [pytest.mark.full, pytest.mark.whole]
@@ -48,8 +49,8 @@ MEASURED = {
     "report",
 }
 OVERALL = {"topics/model", "names", "statistics", "hop_statistics"} | MEASURED
-# After any change of documents.
-CHANGED = [("fish", PARTITIONED), (None, OVERALL - MEASURED), ("birds", {"mentions"}), ("fish", {"mentions"})]
+# After any change of the documents of one corpus.
+CHANGED = [("fish", PARTITIONED | OVERALL - MEASURED)]
 NIGHTLY = OVERALL - {"topics/model", "statistics", "hop_statistics"}
 
 
@@ -98,7 +99,7 @@ def daemon(built):
     """A daemon that goes on from there, in the same folder: its path is among the settings."""
     shutil.rmtree(built.folder)
     copy_folder(built.folder.with_name("saved"), built.folder)
-    return Daemon(built.folder, built.sensor_cursor, built.cursor)
+    return Daemon(built.folder, built.cursor)
 
 
 def test_a_new_project_is_built_by_one_run_a_corpus_and_one_of_what_is_made_from_all(built):
@@ -117,18 +118,45 @@ def add(folder):
     write(folder, {"eel": "The eel swims to the Sargasso sea."})
 
 
-def test_changes_between_ticks_give_one_run_of_their_corpus_and_one_of_what_is_made_from_all(daemon):
+def test_changes_of_a_corpus_between_ticks_give_one_run_that_also_builds_what_is_made_from_all(daemon):
     for number in range(50):
         write(daemon.folder / "fish", {"pike": f"The pike waits {number} hours. It eats frogs."})
     add(daemon.folder / "fish")
     (daemon.folder / "fish" / "tench.txt").unlink()
     runs = daemon.settle()
-    assert shape(runs)[:4] == CHANGED
+    assert shape(runs)[:1] == CHANGED
     assert all(run.success for run in runs), [run.failures for run in runs]
     # More than half of the documents have changed: it is time to measure. What was measured on the questions' only
     # corpus, birds, is as it was.
-    assert shape(runs)[4:] == [(None, MEASURED)]
-    assert not runs[4].done["scores"]
+    assert shape(runs)[1:] == [(None, MEASURED)]
+    assert not runs[1].done["scores"]
+
+
+def test_a_run_that_finds_other_names_builds_what_follows_in_the_other_corpora(daemon):
+    write(daemon.folder / "fish", {"heron": "# Tench\n\nThe heron waits."})
+    (run,) = daemon.settle()
+    store = daemon.tools().store
+    names = store.read("names").manifest.version
+    assert run.success and {
+        c: store.read("mentions", c).manifest.inputs["names"] for c in store.partitions("mentions")
+    } == {
+        "birds": names,
+        "fish": names,
+    }
+
+
+def test_what_could_not_be_built_of_another_corpus_is_tried_in_a_run_of_its_own(daemon, monkeypatch):
+    genuine = automation.built
+
+    def failing(recipe, corpus, *arguments, **options):
+        if (recipe.key, corpus) == ("mentions", "birds") and options["run"].tags.get(JOINED):
+            raise MogError("no birds")
+        return genuine(recipe, corpus, *arguments, **options)
+
+    monkeypatch.setattr(automation, "built", failing)
+    write(daemon.folder / "fish", {"heron": "# Tench\n\nThe heron waits."})
+    runs = daemon.settle()
+    assert shape(runs) == [*CHANGED, ("birds", {"mentions"})] and all(run.success for run in runs)
 
 
 def scores_of(daemon):
@@ -165,7 +193,7 @@ def test_what_measures_is_not_built_from_what_was_measured_earlier(daemon):
 def test_a_touched_file_gives_one_run_that_builds_nothing(daemon):
     os.utime(daemon.folder / "fish" / "pike.txt")
     (run,) = daemon.settle()
-    assert (run.partition, run.assets, run.success) == ("fish", PARTITIONED, True)
+    assert (run.partition, run.assets, run.success) == (*CHANGED[0], True)
     assert {key: n for key, n in run.done.items() if n and key != "documents"} == {}
 
 
@@ -175,12 +203,12 @@ def test_a_failure_is_tried_once_more_and_then_waits_for_the_repair(daemon):
     for file in (daemon.folder / "fish").iterdir():
         file.write_text(" ", encoding="utf-8")
     failed = daemon.settle()
-    assert shape(failed) == [("fish", PARTITIONED)] * 2
+    assert shape(failed) == CHANGED * 2
     assert not any(run.success for run in failed)
     assert daemon.tools().store.read("chunks/level_1", "fish").manifest == before
     write(daemon.folder / "fish", {**FISH, "pike": "The pike is repaired."})
     repaired = daemon.settle()
-    assert shape(repaired)[:4] == CHANGED
+    assert shape(repaired)[:1] == CHANGED
     assert all(run.success for run in repaired), [run.failures for run in repaired]
 
 
@@ -215,7 +243,7 @@ def test_a_corpus_that_comes_back_is_built_again(daemon):
     assert held(daemon, "fish") == ([], 0)
     configure(daemon.folder)
     runs = daemon.settle()
-    assert shape(runs)[1] == ("fish", PARTITIONED)
+    assert shape(runs)[1:2] == CHANGED
     assert set().union(*(run.assets for run in runs)) == OVERALL | PARTITIONED | {"corpus_registry", "method"}
     assert all(run.success for run in runs), [run.failures for run in runs]
     assert held(daemon, "fish")[1] > 0
@@ -241,7 +269,7 @@ def test_a_change_during_a_run_is_built_by_a_second_run_after_it(daemon):
     finally:
         points.interrupt_with(None)
     assert during == ["manifest moved", [("sources", "fish")], []]
-    assert shape(daemon.settle())[:4] == CHANGED
+    assert shape(daemon.settle())[:1] == CHANGED
     assert daemon.tools().store.read("documents", "fish").manifest.counts["documents"] == 3
 
 
@@ -279,11 +307,9 @@ def test_a_changed_setting_rebuilds_what_depends_on_it_when_the_graph_is_loaded_
 # The sensor
 
 
-def test_a_broken_configuration_skips_the_tick_and_keeps_the_cursor(daemon):
-    before = daemon.sensor_cursor
+def test_a_broken_configuration_is_reported_and_what_was_seen_is_kept(daemon):
     (daemon.folder / "mog.yaml").write_text("corpora: [", encoding="utf-8")
     assert "mog.yaml: expected YAML" in daemon.sweep().said
-    assert daemon.sensor_cursor == before
     configure(daemon.folder)
     swept = daemon.sweep()
     assert (swept.observed, swept.said) == ([], None)
@@ -324,10 +350,9 @@ def test_the_job_of_a_corpus_succeeds_before_there_is_any_other(tmp_path):
     assert store.find("embeddings/level_1", "fish") and not store.find("documents", "birds")
 
 
-def test_sensors_and_schedule_run_by_themselves(built):
+def test_sensor_and_schedule_run_by_themselves(built):
     repository = built.definitions.get_repository_def()
     assert {s.name: s.default_status for s in repository.sensor_defs} == {
-        "corpora": dg.DefaultSensorStatus.RUNNING,
         "automation": dg.DefaultSensorStatus.RUNNING,
     }
     (nightly,) = repository.schedule_defs
@@ -363,12 +388,12 @@ def test_conditions_are_evaluated_once_something_has_happened(daemon):
     daemon.execute("fish", ["documents"])
     assert is_evaluated()[1]
     assert is_evaluated() == ([], False)
-    # The sensor of corpora has seen a file.
+    # There is a file.
     add(daemon.folder / "fish")
-    daemon.sweep()
-    assert is_evaluated() == ([("fish", len(PARTITIONED))], True)
+    assert is_evaluated() == ([("fish", len(CHANGED[0][1]))], True)
     # A corpus is new.
-    daemon.instance.add_dynamic_partitions("corpus", ["pond"])
+    write(daemon.folder / "pond", {"newt": "The newt sheds."})
+    configure(daemon.folder, corpora={name: {"path": name} for name in ("birds", "fish", "pond")})
     assert is_evaluated()[1]
     assert is_evaluated() == ([], False)
     # The daemon has not noted what was asked for.
@@ -392,7 +417,7 @@ def test_nothing_runs_by_itself_where_automation_is_switched_off(daemon):
     configure(daemon.folder, automation={"enabled": False})
     repository = automation.build(config.load()).get_repository_def()
     instigators = [*repository.sensor_defs, *repository.schedule_defs]
-    assert len(instigators) == 3 and {i.default_status.value for i in instigators} == {"STOPPED"}
+    assert len(instigators) == 2 and {i.default_status.value for i in instigators} == {"STOPPED"}
 
 
 def test_without_a_time_there_is_no_nightly_run(daemon):

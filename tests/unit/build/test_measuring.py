@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from mog_assets import config
 from mog_assets.build.measuring import changed_since, read_documents
 from mog_assets.build.plan import graph, is_settled
-from mog_assets.build.sensors import Host, corpora_sensor
+from mog_assets.build.sensors import Host, automation_sensor
 from mog_assets.build.tools import Tools
 from mog_assets.cli import main
 from mog_assets.resources.errors import MogError
@@ -109,7 +109,7 @@ def test_a_measurement_that_comes_to_the_same_says_of_which_documents_it_is(proj
 
 @pytest.fixture
 def sweep(project):
-    """A tick of the sensor of corpora, once the questions have changed: what it observes, and what it says."""
+    """A first look of the sensor, once the questions have changed: what it observes, and what it says."""
     text = "".join(f"{json.dumps(question)}\n" for question in QUESTIONS[:1])
     (project.config.parent / "q.jsonl").write_text(text, encoding="utf-8")
 
@@ -117,10 +117,10 @@ def sweep(project):
         instance.add_dynamic_partitions("corpus", ["birds"])
         recipes = graph(project.settings)
         recipes |= {key: replace(recipes[key], **values) for key, values in changes.items()}
-        with dg.build_sensor_context(instance=instance) as context:
-            result = corpora_sensor(project.settings, recipes, Host(load=lambda: project.settings))(context)
-        message = result.skip_reason.skip_message if result.skip_reason else None
-        return {event.asset_key.to_user_string() for event in result.asset_events}, message
+        host = Host(load=lambda: project.settings)
+        sensor = automation_sensor(project.settings, dg.AssetSelection.all(), recipes, host)
+        events, troubles = sensor.look(instance, anew=True)
+        return {event.asset_key.to_user_string() for event in events}, troubles
 
     return tick
 
@@ -130,8 +130,8 @@ def test_documents_are_observed_while_it_cannot_be_told_whether_to_measure(sweep
         raise MogError("the model is not there")
 
     with dg.instance_for_test() as instance:
-        assert sweep(instance) == ({"sources", "configured_corpora", "measuring"}, None)
-        seen = ({"sources", "configured_corpora"}, "the model is not there")
+        assert sweep(instance) == ({"sources", "configured_corpora", "measuring"}, [])
+        seen = ({"sources", "configured_corpora"}, ["the model is not there"])
         assert sweep(instance, runs={"settings": unreachable}) == seen
 
 
