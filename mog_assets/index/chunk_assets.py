@@ -17,8 +17,7 @@ from mog_assets.index.layouts import open_layout
 from mog_assets.resources import tensors
 from mog_assets.resources.arrays import save_array
 from mog_assets.resources.store import Artefact
-from mog_assets.text.chunkers import CHUNKERS, WEIGHTS
-from mog_assets.text.chunks import bucket_units
+from mog_assets.text.chunkers import CHUNKERS, WEIGHTS, bucket_units
 from mog_assets.text.cuts import unit_chars
 
 
@@ -123,7 +122,7 @@ def build_finest(work: Work) -> None:
         for name in names:
             jobs[name]["weights"] = str(trained.path(WEIGHTS))
             keys[name].append(trained.manifest.files[WEIGHTS]["sha256"])
-    split = sum(work.map("mog_assets.text.chunks:split_bucket", jobs, keys, "buckets split", reuse=True))
+    split = sum(work.map("mog_assets.text.chunkers:split_bucket", jobs, keys, "buckets split", reuse=True))
     total = sum(len(bucket) for bucket in texts.values())
     work.recomputed |= {"documents split": split, "documents unchanged": total - split}
     counts, lengths = [], []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -146,12 +146,14 @@ class Matches:
         return np.bincount(self.text, added, self.of.count).astype(np.float32)
 
     def counts_in(self, texts: np.ndarray) -> np.ndarray:
-        """Return how often some texts, each once, have each term: float64 of shape (terms, texts)."""
-        counts, column = np.zeros((len(self.terms), len(texts))), np.full(self.of.count, -1, np.int32)
-        column[texts] = np.arange(len(texts), dtype=np.int32)
-        at = column.take(self.text)
-        wanted = np.flatnonzero(at >= 0)
-        counts[self.place[wanted], at[wanted]] = self.count[wanted]
+        """Return how often some texts have each term: integers of shape (terms, texts)."""
+        return self._counts[:, texts]
+
+    @cached_property
+    def _counts(self) -> np.ndarray:
+        """How often every text has each term, of shape (terms, texts); pages of memory that have none are not used."""
+        counts = np.zeros((len(self.terms), self.of.count), self.count.dtype)
+        counts.reshape(-1)[self.place * self.of.count + self.text] = self.count
         return counts
 
 
@@ -207,30 +209,6 @@ Counted = tuple[Sequence[str], np.ndarray, int, int]
 """Of the texts of one kind: terms; in how many texts each occurs, shape (terms,); number of texts; their tokens."""
 
 
-@dataclass(frozen=True)
-class Statistics:
-    """BM25 statistics of a collection: number of chunks, their mean length, document frequency by term."""
-
-    chunks: int
-    mean_length: float
-    frequencies: Mapping[str, int]
-
-    def frequencies_of(self, terms: Sequence[str]) -> np.ndarray:
-        """In how many chunks each term occurs, float64 of shape (terms,): at least in one, as somebody asks."""
-        values_of = getattr(self.frequencies, "values_of", None)
-        frequencies = values_of(terms) if values_of else [self.frequencies.get(term, 0) for term in terms]
-        return np.maximum(np.asarray(frequencies, np.float64), 1)
-
-    def most_frequent(self, count: int) -> tuple[list[str], np.ndarray]:
-        """The terms that occur in most chunks, at most `count`, and in how many each does; of equal ones the first."""
-        most = getattr(self.frequencies, "most_frequent", None)
-        if most:
-            terms, counts = most(count)
-            return terms, counts
-        order = sorted(self.frequencies, key=lambda term: (-self.frequencies[term], term))[:count]
-        return order, np.array([self.frequencies[term] for term in order], np.int64)
-
-
 def file_of(corpus: str) -> str:
     """The file with the document frequencies of a corpus."""
     return f"terms_{corpus}.arrow"
@@ -277,10 +255,6 @@ class StoredStatistics:
         tables = self._terms.tables
         return Sums(self._terms, [[table.column(kind) for kind in self.kinds] for table in tables])
 
-    def frequencies(self, terms: Sequence[str]) -> dict[str, np.ndarray]:
-        """By kind, in how many texts each term occurs: at least in one, as somebody asks, int64 of shape (terms,)."""
-        return dict(zip(self.kinds, np.maximum(self._frequencies.of(terms), 1), strict=True))
-
     def weights(self, terms: Sequence[str]) -> dict[str, np.ndarray]:
         """By kind, the inverse document frequency of each term, float64 of shape (terms,)."""
         texts = np.array([self.texts[kind] for kind in self.kinds])[:, None]
@@ -296,6 +270,6 @@ class StoredStatistics:
         """By kind, the mean tokens of a text."""
         return {kind: tokens / max(texts, 1) for kind, (texts, tokens) in self._totals.items()}
 
-    def of(self, kind: str) -> Statistics:
-        """The statistics of the texts of one kind, such as `level_1` or `title`."""
-        return Statistics(self.texts[kind], self.mean_lengths[kind], Together(self._terms, kind))
+    def frequencies(self, kind: str) -> Together:
+        """In how many texts of a kind, such as `level_1` or `title`, each term occurs."""
+        return Together(self._terms, kind)

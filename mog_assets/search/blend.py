@@ -96,18 +96,18 @@ class Blend:
         texts, dense, levels, relations, others = _described(tuple(experts))
         weights, confidence = np.zeros(candidates.shape), candidates.confidence
         for name, column in relations.items():
-            clear = (confidence[:, column] - _FAINT) / (_CLEAR - _FAINT)
-            weights[:, column] = getattr(self, name) * np.clip(clear, 0, 1)
+            weights[:, column] = np.interp(confidence[:, column], (_FAINT, _CLEAR), (0, getattr(self, name)))
         for column in others:
             expert = EXPERTS.get(experts[column])
             if expert is not None and (self.reads or not expert.reads):
                 weights[:, column] = expert.weight
         # An expert that tells no candidates apart has no confidence at all.
         sure = np.maximum(confidence[:, texts], 1e-9) ** self.confidence
-        sure /= np.maximum(sure.mean(axis=1, keepdims=True), 1e-9)
-        short = np.clip(np.log2(_PIECES / np.maximum(candidates.typical_pieces, 1)), -1, 1)
+        sure /= np.maximum(np.add.reduce(sure, axis=1, keepdims=True) / len(texts), 1e-9)
+        short = np.interp(np.log2(np.maximum(candidates.typical_pieces, 1) / _PIECES), (-1, 1), (1, -1))
         steps = (self.slope * short[:, None] + self.tilt) * levels
-        retriever = np.where(dense, self._vectors(candidates)[:, None], 1.0)
+        vectors = np.interp(candidates.vocabulary, (0, _FOREIGN, _NATIVE), (0, self.foreign, self.vectors))
+        retriever = np.where(dense, vectors[:, None], 1.0)
         weights[:, texts] = sure * np.exp(steps) * retriever
         return weights.astype(np.float32)
 
@@ -125,12 +125,6 @@ class Blend:
             rows: Rows of the candidates.
         """
         return candidates.relative[rows] * self.weights(candidates, experts)[candidates.question[rows]]
-
-    def _vectors(self, candidates: Candidates) -> np.ndarray:
-        """Weight of vectors for each question."""
-        native = np.clip((candidates.vocabulary - _FOREIGN) / (_NATIVE - _FOREIGN), 0, 1)
-        foreign = self.foreign * np.minimum(candidates.vocabulary / _FOREIGN, 1)
-        return foreign + (self.vectors - self.foreign) * native
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -60,42 +61,46 @@ class Candidates:
     @cached_property
     def _filled(self) -> np.ndarray:
         """Questions with candidates."""
-        return np.flatnonzero(np.diff(self.offsets))
+        return np.flatnonzero(self.offsets[1:] > self.offsets[:-1])
 
     @cached_property
     def _rows(self) -> np.ndarray:
         """Candidates of each question, at least 1, of shape (questions, 1)."""
         return np.maximum(np.diff(self.offsets), 1)[:, None]
 
+    def _reduced(self, function: np.ufunc, values: np.ndarray) -> np.ndarray:
+        """Put the rows of each question together: of shape (questions, columns), 0 where there are none."""
+        filled = self._filled
+        if len(filled) == self.count:
+            return np.asarray(function.reduceat(values, self.offsets[:-1]))
+        total = np.zeros((self.count, values.shape[1]), values.dtype)
+        if len(filled):
+            total[filled] = function.reduceat(values, self.offsets[filled])
+        return total
+
     @cached_property
     def normalised(self) -> np.ndarray:
         """Scores divided by the best of the question by the same expert, float32 of shape (n, experts)."""
-        most = np.zeros(self.shape, np.float32)
-        filled = self._filled
-        most[filled] = np.maximum.reduceat(self.scores, self.offsets[filled]) if len(filled) else 0
-        return np.maximum(self.scores, 0) / np.maximum(most[self.question], 1e-9)
+        most = np.maximum(self._reduced(np.maximum, self.scores), 1e-9)
+        return np.maximum(self.scores, 0) / most.take(self.question, axis=0)
 
     @cached_property
     def relative(self) -> np.ndarray:
         """Scores from 0, the question's worst candidate by the same expert, to 1, its best: float32 as `scores`."""
         least, span = self.bounds
-        return (self.scores - least[self.question]) / span[self.question]
+        return (self.scores - least.take(self.question, axis=0)) / span.take(self.question, axis=0)
 
     @cached_property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Score of each question's worst candidate by every expert, and how much greater that of the best is."""
-        least, most = np.zeros(self.shape, np.float32), np.zeros(self.shape, np.float32)
-        filled = self._filled
-        if len(filled):
-            least[filled] = np.minimum.reduceat(self.scores, self.offsets[filled])
-            most[filled] = np.maximum.reduceat(self.scores, self.offsets[filled])
+        least, most = self._reduced(np.minimum, self.scores), self._reduced(np.maximum, self.scores)
         return least, np.maximum(most - least, 1e-9)
 
     @cached_property
     def standard(self) -> np.ndarray:
         """Scores minus the mean of the question's candidates by their standard deviation: float32 as `scores`."""
         rows, scores = self._rows, self.scores.astype(np.float64)
-        mean, squares = self._summed(scores) / rows, self._summed(scores**2) / rows
+        mean, squares = self._reduced(np.add, scores) / rows, self._reduced(np.add, scores**2) / rows
         deviation = np.sqrt(np.maximum(squares - mean**2, 0))
         standard = (self.scores - mean[self.question]) / np.maximum(deviation, 1e-6)[self.question]
         return standard.astype(np.float32)
@@ -107,26 +112,17 @@ class Candidates:
         How many standard deviations the best lies above the mean, times one minus the normalised entropy of the
         softmax over the candidates; 0 where all candidates have the same score.
         """
-        relative, counts = self.relative.astype(np.float64), self._rows
-        mean = self._summed(relative) / counts
-        deviation = np.sqrt(np.maximum(self._summed(relative**2) / counts - mean**2, 1e-12))
-        sure = (1 - mean) / deviation * self.certainty
-        return np.where(mean > 0, np.maximum(sure, 0), 0)
-
-    @cached_property
-    def certainty(self) -> np.ndarray:
-        """One minus the normalised entropy of the softmax over each question's candidates by every expert.
-
-        float64 of shape (questions, experts): 1 where one candidate has all, 0 where all have the same score.
-        """
+        relative, rows = self.relative.astype(np.float64), self._rows
+        mean = self._reduced(np.add, relative) / rows
+        deviation = np.sqrt(np.maximum(self._reduced(np.add, relative**2) / rows - mean**2, 1e-12))
         # The best has 1.
-        logarithms = (self.relative.astype(np.float64) - 1) / TEMPERATURE
+        logarithms = (relative - 1) / TEMPERATURE
         powers = np.exp(logarithms)
-        total = np.maximum(self._summed(powers), 1e-300)
+        total = np.maximum(self._reduced(np.add, powers), 1e-300)
         # The entropy of p = power / total is log(total) − mean of log(power).
-        entropy = np.log(total) - self._summed(powers * logarithms) / total
-        certainty: np.ndarray = 1 - entropy / np.log(np.maximum(self._rows, 2))
-        return certainty
+        entropy = np.log(total) - self._reduced(np.add, powers * logarithms) / total
+        sure = (1 - mean) / deviation * (1 - entropy / np.log(np.maximum(rows, 2)))
+        return np.where(mean > 0, np.maximum(sure, 0), 0)
 
     @cached_property
     def typical_pieces(self) -> np.ndarray:
@@ -134,21 +130,12 @@ class Candidates:
 
         1 where there is no candidate.
         """
-        order = np.lexsort((self.place[:, 1], self.question))
-        pieces, first, last = self.place[order, 1], self.offsets[:-1], self.offsets[1:]
-        middle, filled = (first + last) // 2, np.flatnonzero(last > first)
-        medians = np.ones(len(first))
-        low = np.where((last - first) % 2, middle, middle - 1)[filled]
-        medians[filled] = (pieces[low] + pieces[middle[filled]]) / 2
+        medians, pieces = np.ones(self.count), self.place[:, 1]
+        for question, (first, last) in enumerate(pairwise(self.offsets.tolist())):
+            if first < last:
+                ascending = np.sort(pieces[first:last])
+                medians[question] = (ascending[(last - first - 1) // 2] + ascending[(last - first) // 2]) / 2
         return medians
-
-    def _summed(self, values: np.ndarray) -> np.ndarray:
-        """Sums of the rows of each question, float64 of shape (questions, columns)."""
-        total = np.zeros((self.count, values.shape[1]))
-        filled = self._filled
-        if len(filled):
-            total[filled] = np.add.reduceat(values, self.offsets[filled])
-        return total
 
     def with_scores(self, scores: np.ndarray) -> Candidates:
         """The same with the scores by further experts, of shape (n, further experts), after those that they have."""

@@ -23,6 +23,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,9 +32,11 @@ from mog_assets.index.postings import Matches
 from mog_assets.resources.arrays import greatest_of, pairs, places, unpaired
 from mog_assets.search.candidates import DEPTHS, Candidates, looked_up, ordered
 from mog_assets.search.definitions import HEADED, MENTIONED, Definitions
-from mog_assets.search.scoring import Scoring
 from mog_assets.text.characters import plain
 from mog_assets.text.terms import is_word, terms_of
+
+if TYPE_CHECKING:
+    from mog_assets.search.search import Scoring
 
 # A word is rare that so many level-1 chunks have, or fewer; in a question of more than `SHORT` terms also no more than
 # this share of them. N-grams of scripts without blanks are no words.
@@ -87,11 +90,13 @@ def find_typed(scoring: Scoring) -> Typed:
         values.append(np.full(len(pieces[-1]), value, np.int8))
     every, least = np.concatenate(pieces), np.concatenate(values)
     order = np.lexsort((least, every))
-    distinct, first = np.unique(every[order], return_index=True)
-    documents, shared = np.unique(scoring.titles.text, return_counts=True)
-    named = (shared > 1) & (shared == scoring.titles.of.sizes[documents])
-    words = np.minimum(shared[named], np.iinfo(np.int8).max).astype(np.int8)
-    return Typed(distinct, least[order][first], documents[named], words)
+    every = every[order]
+    first = np.flatnonzero(np.diff(every, prepend=-1))
+    shared = np.bincount(scoring.titles.text)
+    documents = np.flatnonzero(shared > 1)
+    documents = documents[shared[documents] == scoring.titles.of.sizes[documents]]
+    words = np.minimum(shared[documents], np.iinfo(np.int8).max).astype(np.int8)
+    return Typed(every[first], least[order[first]], documents, words)
 
 
 def rare_words(words: Matches) -> list[tuple[int, int]]:

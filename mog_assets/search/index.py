@@ -18,7 +18,7 @@ from mog_assets.index.postings import saturation
 from mog_assets.index.vector_stores import CandidateStore
 from mog_assets.index.vectors import OVERSAMPLING, Near
 from mog_assets.resources import tensors
-from mog_assets.resources.arrays import greatest_of
+from mog_assets.resources.arrays import distinct, greatest_of
 from mog_assets.resources.lazy import cached_property
 from mog_assets.resources.tokens import Count, counter, of_file
 from mog_assets.resources.transformer import embedded_folder
@@ -67,6 +67,23 @@ class Query:
     whole: bool = False
     quoted: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     allowed: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class CoarseTexts:
+    """Texts of levels from 2, level by level in the order of their pieces, and what does not depend on a question.
+
+    Attributes:
+        first: Of the texts of each section at each level, and their number: int64 of shape (levels, sections + 1).
+        widths: Pieces of each, int64.
+        norms: What is added to the count of a term in each, float64; see `postings.saturation`.
+        pooled: What the weighted sum of the products of its pieces is divided by, float32.
+    """
+
+    first: np.ndarray
+    widths: np.ndarray
+    norms: np.ndarray
+    pooled: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,11 +158,6 @@ class Index:
         return _text_experts(self.settings)
 
     @cached_property
-    def levels_of_experts(self) -> list[int]:
-        """Level of the texts of each expert; 0 of titles, whose best give no candidates."""
-        return [*self.settings.level_range, *self.settings.level_range, 0]
-
-    @cached_property
     def sections(self) -> np.ndarray:
         """First piece of every section, and the number of pieces: int64 of shape (sections + 1,).
 
@@ -160,7 +172,7 @@ class Index:
 
     def containing(self, pieces: np.ndarray) -> np.ndarray:
         """Return the sections of some pieces, ascending, each once."""
-        return np.unique(np.searchsorted(self.sections, pieces, side="right") - 1)
+        return distinct(np.searchsorted(self.sections, pieces, side="right") - 1)
 
     @cached_property
     def norms(self) -> np.ndarray:
@@ -179,24 +191,22 @@ class Index:
         every = list(self.settings.corpora)
         return np.array([every.index(name) for name in self.corpora.names], np.int64)[self.corpora.owners]
 
-    def pooled_length(self, level: np.ndarray, document: np.ndarray, place: np.ndarray) -> np.ndarray:
-        """Return what the sum of the pieces of coarse texts is divided by.
-
-        Args:
-            level: Of each text, 0 for the second.
-            document: Of each.
-            place: Of its first piece in the document, from 0.
-        """
-        first, lengths = self._pooled
-        return lengths[first[level, document] + (place >> (level + 1))]
-
     @cached_property
-    def _pooled(self) -> tuple[np.ndarray, np.ndarray]:
-        """First text of each document at levels from 2, of shape (levels, documents), among the lengths of all."""
-        layout, levels, lengths = self.corpora.layout, self.settings.level_range[1:], self.corpora.pooled_lengths
-        firsts = np.cumsum([0, *(layout.count(level) for level in levels)])[:-1, None]
-        offsets = np.array([layout.level_offsets(level)[:-1] for level in levels])
-        return offsets + firsts, np.concatenate([lengths[level] for level in levels])
+    def coarse(self) -> CoarseTexts:
+        """Texts of levels from 2."""
+        layout, statistics, options = self.corpora.layout, self.corpora.statistics, self.settings.bm25
+        lengths, of_titles = np.append(0, np.cumsum(self.corpora.words.lengths)), self.corpora.titles.lengths
+        first, widths, norms, total = [], [], [], 0
+        for level in self.settings.level_range[1:]:
+            begin, end = layout.covered(np.arange(layout.count(level)), level)
+            first.append(total + np.searchsorted(begin, self.sections))
+            total += len(begin)
+            widths.append(end - begin)
+            # A piece was counted with its title, a text is counted with one.
+            tokens = lengths[end] - lengths[begin] - (end - begin - 1) * of_titles[layout.document_of[begin]]
+            norms.append(saturation(tokens, statistics.mean_lengths[f"level_{level}"], options.k1, options.b))
+        pooled = self.corpora.pooled_lengths.values()
+        return CoarseTexts(np.array(first), np.concatenate(widths), np.concatenate(norms), np.concatenate([*pooled]))
 
     @cached_property
     def mentions(self) -> Mentions:
@@ -208,7 +218,7 @@ class Index:
         """See `vocabulary.known_share`: of the level-1 pieces of all corpora; and of documents, by language."""
         stored, is_token = self.corpora.statistics, self.is_token
         by_language = {code: known_share(*words, is_token) for code, words in stored.by_language().items()}
-        return known_share(*stored.of("level_1").most_frequent(2 * TERMS), is_token), by_language
+        return known_share(*stored.frequencies("level_1").most_frequent(2 * TERMS), is_token), by_language
 
     def near(self, vector: np.ndarray, k: int, allowed: np.ndarray | None) -> np.ndarray:
         """Return pieces near a question, the k nearest among them, ascending."""

@@ -207,7 +207,7 @@ def parse(name: str, settings: Settings) -> Method:
             level = None if number is None or numbers is None else number - numbers.start + 1
             limit = match["limit"] or ""
             full = limited(prefixed, limit)
-            return Method(full, cast(RetrieverName | None, retriever), match["kind"], level, limit)
+            return Method(full, cast("RetrieverName | None", retriever), match["kind"], level, limit)
     suffixes = f" or the suffix {' or '.join(limited('', limit) for limit in LIMITS)}" if LIMITS else ""
     raise ConfigError(
         f"method: expected one of {', '.join(_forms(settings))}, or one that searches with a retriever prefix "

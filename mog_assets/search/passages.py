@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from itertools import pairwise
 
@@ -79,30 +79,25 @@ def joined(
         k: Most passages of a question: pieces are taken until one would begin another.
         sizes: What the budget counts.
     """
-    first, last = layout.pieces(passages.document, passages.start, passages.end)
-    rows = np.repeat(np.arange(len(first)), last - first)
-    of, piece, score = passages.question[rows], ranges(first, last), passages.score[rows]
     taken: list[tuple[int, int, int, int, float]] = []
-    bounds = np.searchsorted(of, np.arange(int(of.max(initial=-1)) + 2))
+    bounds = np.searchsorted(passages.question, np.arange(int(passages.question.max(initial=-1)) + 2)).tolist()
     for question, (begin, end) in enumerate(pairwise(bounds)):
-        kept = begin + _taken(piece[begin:end], layout, budget, k, sizes)
-        pieces = piece[kept]
-        # Runs of neighbours: in ascending order, each begins where the number or the document jumps.
-        order = np.argsort(pieces)
-        document = layout.document_of[pieces[order]]
-        jumps = np.concatenate([[True], (np.diff(pieces[order]) > 1) | (np.diff(document) != 0)])[: len(pieces)]
-        if len(begins := np.flatnonzero(jumps)):
-            best = np.minimum.reduceat(order, begins)
-            rank = np.argsort(np.argsort(best))
-            ends = np.append(begins[1:], len(pieces)) - 1
-            taken += zip(
-                [question] * len(best), rank, pieces[order][begins], pieces[order][ends], score[kept[best]], strict=True
-            )
-    taken.sort(key=lambda row: row[:2])
+        kept = _taken(_pieces(passages, begin, end, layout, sizes), budget, k)
+        rank = {piece: number for number, piece in enumerate(kept)}
+        runs: list[tuple[int, int, int]] = []
+        for piece in sorted(kept):
+            best, first = rank[piece], piece
+            if kept.get(piece - 1, kept[piece])[0] == kept[piece][0] and piece - 1 in kept:
+                before, first, _ = runs.pop()
+                best = min(best, before)
+            runs.append((best, first, piece))
+        scores = [score for _, score in kept.values()]
+        taken += [(question, place, *run[1:], scores[run[0]]) for place, run in enumerate(sorted(runs))]
     columns = (np.array(c) for c in zip(*taken, strict=True)) if taken else [np.zeros(0, int)] * 5
-    of, rank, begin, end, value = columns
-    level = 1 + np.ceil(np.log2(end - begin + 1)).astype(np.int64)
-    return Passages(of, rank, layout.document_of[begin], layout.spans[begin, 0], layout.spans[end, 1], level, value)
+    of, rank_of, first_of, last_of, value = columns
+    level = 1 + np.ceil(np.log2(last_of - first_of + 1)).astype(np.int64)
+    document, start, end_of = layout.document_of[first_of], layout.spans[first_of, 0], layout.spans[last_of, 1]
+    return Passages(of, rank_of, document, start, end_of, level, value)
 
 
 def fitting(passages: Passages, budget: int, sizes: Sizes = characters) -> Passages:
@@ -115,26 +110,36 @@ def fitting(passages: Passages, budget: int, sizes: Sizes = characters) -> Passa
     return passages.at(passages.rank < least[passages.question])
 
 
-def _taken(pieces: np.ndarray, layout: Layout, budget: int | None, k: int | None, sizes: Sizes) -> np.ndarray:
-    """Which of a question's ranked pieces fill the budget, or k passages; each once."""
-    document = layout.document_of[pieces]
-    taken: set[tuple[int, int]] = set()
-    kept: list[int] = []
+def _pieces(
+    passages: Passages, begin: int, end: int, layout: Layout, sizes: Sizes
+) -> Iterator[tuple[int, int, float, int]]:
+    """Yield piece, document, score and size of the pieces of some rows, in their order."""
+    for block in range(begin, end, _BLOCK):
+        rows = slice(block, min(block + _BLOCK, end))
+        first, last = layout.pieces(passages.document[rows], passages.start[rows], passages.end[rows])
+        pieces, scores = ranges(first, last), np.repeat(passages.score[rows], last - first)
+        document = layout.document_of[pieces]
+        for at in range(0, len(pieces), _BLOCK):
+            part = slice(at, at + _BLOCK)
+            size = sizes(document[part], *layout.spans[pieces[part]].T)
+            yield from zip(*(a.tolist() for a in (pieces[part], document[part], scores[part], size)), strict=True)
+
+
+def _taken(
+    pieces: Iterable[tuple[int, int, float, int]], budget: int | None, k: int | None
+) -> dict[int, tuple[int, float]]:
+    """Return document and score of the ranked pieces that fill the budget, or k passages, in their order; each once."""
+    taken: dict[int, tuple[int, float]] = {}
     used, runs = 0, 0
-    for row, (piece, of) in enumerate(zip(pieces.tolist(), document.tolist(), strict=True)):
-        if row % _BLOCK == 0:
-            block = pieces[row : row + _BLOCK]
-            size_of = sizes(document[row : row + _BLOCK], *layout.spans[block].T).tolist()
-        size = size_of[row % _BLOCK]
-        if (of, piece) in taken:
+    for piece, document, score, size in pieces:
+        if piece in taken:
             continue
-        joins = ((of, piece - 1) in taken) + ((of, piece + 1) in taken)
+        joins = sum(near in taken and taken[near][0] == document for near in (piece - 1, piece + 1))
         if (budget is not None and used and used + size > budget) or (k is not None and runs + 1 - joins > k):
             break
-        taken.add((of, piece))
-        kept.append(row)
+        taken[piece] = document, score
         used, runs = used + size, runs + 1 - joins
-    return np.array(kept, np.int64)
+    return taken
 
 
 def cut(passages: Passages, k: int) -> Passages:

@@ -17,8 +17,8 @@ from mog_assets.config import Settings
 from mog_assets.resources.store import Artefact
 from mog_assets.search.blend import Blend, Rules, Weighing
 from mog_assets.search.candidates import Candidates
-from mog_assets.search.index import Index, expert_names
-from mog_assets.search.methods import METHODS, Kind, Method, named_methods
+from mog_assets.search.index import Index
+from mog_assets.search.methods import METHODS, Kind, named_methods
 from mog_assets.search.models import Opening
 from mog_assets.search.relations import EXPERTS
 from mog_assets.search.retrieval import Retrieval
@@ -68,14 +68,14 @@ RANKINGS = "rankings"
 def ranked_by(ranking: Ranking, description: str, look: tuple[str, str]) -> Kind:
     """A ranking as a kind of method."""
     return Kind(
-        lambda retrieval, method, groups: retrieval.best_pieces(method.kind),
+        Retrieval.ranked_pieces,
         lambda method, settings: _needs(ranking, settings),
         description,
         look,
         trained=ranking.rule is None,
         ranking=ranking,
-        reasons=lambda retrieval, method, passages: retrieval.reasons_of(method.kind, passages),
-        weights=_weights,
+        reasons=Retrieval.reasons_of,
+        weights=Retrieval.expert_shares,
         family=RANKINGS,
     )
 
@@ -92,15 +92,6 @@ def searched(settings: Settings) -> Needs:
     """What every search reads."""
     vectors = [f"embeddings/level_{level}" for level in settings.level_range]
     return Needs(("documents", "chunks/level_1", "tokens", "bm25/level_1", *vectors, "neighbours"), ("statistics",))
-
-
-def _weights(retrieval: Retrieval, method: Method, explain: bool) -> list[dict[str, float] | None]:
-    """With `explain`, the share of each expert in the weight of all, if the ranking weighs them."""
-    shares = retrieval.shares(method.kind) if explain else None
-    if shares is None:
-        return [None] * len(retrieval.queries)
-    names = expert_names(retrieval.corpora.settings)
-    return [{name: float(share) for name, share in zip(names, row, strict=True) if share > 0} for row in shares]
 
 
 RERANKED = "reranked"

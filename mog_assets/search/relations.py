@@ -20,9 +20,9 @@ import numpy as np
 from mog_assets import registry
 from mog_assets.config import Settings
 from mog_assets.registry import Registry
-from mog_assets.resources.arrays import pairs, places, unpaired
+from mog_assets.resources.arrays import places
 from mog_assets.resources.lazy import remembered
-from mog_assets.search.candidates import Candidates, looked_up
+from mog_assets.search.candidates import Candidates, ordered
 from mog_assets.search.index import Index, Query
 from mog_assets.text.chunks import Layout
 
@@ -60,9 +60,8 @@ class Relation(Protocol):
 
 def best(candidates: Candidates, value: np.ndarray, count: int) -> np.ndarray:
     """Rows of the `count` best candidates of every question, best first; of equal ones the earlier piece."""
-    order = np.lexsort((-value, candidates.question))
-    chosen: np.ndarray = order[places(candidates.question[order]) < count]
-    return chosen
+    order = ordered(candidates, value)
+    return order[places(candidates.question[order]) < count]
 
 
 @dataclass(frozen=True)
@@ -142,38 +141,36 @@ class Mentioned:
     layout: Layout
     name: str = "mention"
 
-    def named(self, candidates: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Documents that the best candidates name.
+    def named(self, candidates: Candidates, value: np.ndarray) -> list[dict[int, float]]:
+        """Return the documents that the best candidates of each question name, and how strongly.
 
-        Returns:
-            `arrays.pairs` of question and document, ascending; and how strongly: the greatest weight of a mention,
-            times the value of the piece by that of the best of the question.
+        That is the greatest weight of a mention, times the value of the piece by that of the best of the question.
         """
-        top = best(candidates, value, NAMING)
-        row, document, weight = self.edges.of_pieces(candidates.piece[top])
-        first = top[places(candidates.question[top]) == 0]
-        most = np.zeros(candidates.count, np.float64)
-        most[candidates.question[first]] = value[first]
-        share = value[top] / np.maximum(most[candidates.question[top]], 1e-9)
-        keys = pairs(candidates.question[top][row], document)
-        distinct, where = np.unique(keys, return_inverse=True)
-        strength = np.zeros(len(distinct), np.float64)
-        np.maximum.at(strength, where, np.maximum(share[row], 0) * weight)
-        return distinct, strength
+        every = []
+        for begin, end in pairwise(candidates.offsets.tolist()):
+            top = begin + np.argsort(-value[begin:end], kind="stable")[:NAMING]
+            row, document, weight = self.edges.of_pieces(candidates.piece[top])
+            share = np.maximum(value[top] / max(value[top].max(initial=0), 1e-9), 0)
+            named: dict[int, float] = {}
+            for number, strength in zip(document.tolist(), (share[row] * weight).tolist(), strict=True):
+                named[number] = max(named.get(number, 0.0), strength)
+            every.append(named)
+        return every
 
     def scores(self, candidates: Candidates, value: np.ndarray, queries: Sequence[Query]) -> np.ndarray:
         """See `Relation.scores`."""
-        keys, strength = self.named(candidates, value)
-        wanted = pairs(candidates.question, self.layout.document_of[candidates.piece])
-        return looked_up(wanted, keys, strength.astype(np.float32))
+        scores, documents = np.zeros(len(value), np.float32), self.layout.document_of[candidates.piece]
+        spans = pairwise(candidates.offsets.tolist())
+        for (begin, end), named in zip(spans, self.named(candidates, value), strict=True):
+            if named:
+                scores[begin:end] = [named.get(document, 0.0) for document in documents[begin:end].tolist()]
+        return scores
 
-    def more(self, candidates: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Questions and documents whose pieces are to be candidates: those named most strongly."""
-        keys, strength = self.named(candidates, value)
-        question, document = unpaired(keys)
-        order = np.lexsort((document, -strength, question))
-        kept = np.sort(order[places(question[order]) < NAMED])
-        return question[kept], document[kept]
+    def more(self, candidates: Candidates, value: np.ndarray) -> np.ndarray:
+        """Return documents whose pieces are to be candidates of a question: those named most strongly, ascending."""
+        (named,) = self.named(candidates, value)
+        strongest = sorted(named, key=lambda document: (-named[document], document))[:NAMED]
+        return np.array(sorted(strongest), np.int64)
 
 
 @dataclass(frozen=True)

@@ -211,6 +211,14 @@ class Retrieval:
         weights = model.weights(self.candidates_for(kind))
         return np.asarray(weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9))
 
+    def expert_shares(self, method: Method, explain: bool) -> list[dict[str, float] | None]:
+        """Return with `explain` for each question the `shares` of experts by name, if the ranking weighs them."""
+        shares = self.shares(method.kind) if explain else None
+        if shares is None:
+            return [None] * len(self.queries)
+        names = self.index.experts
+        return [{name: float(share) for name, share in zip(names, row, strict=True) if share > 0} for row in shares]
+
     @property
     def chosen(self) -> tuple[Method, str]:
         """The method that `auto` stands for, and why, as one sentence."""
@@ -316,11 +324,11 @@ class Retrieval:
         method = self.resolved(method)
         return method.of.reasons(self, method, passages)
 
-    def best_pieces(self, kind: str) -> Passages:
-        """Return the best pieces for every question by a ranking, one passage each."""
-        question, piece, scores = self._by_score(kind)
-        if METHODS[kind].ranking.again:
-            again = self._following(question, piece)._by_score(kind)
+    def ranked_pieces(self, method: Method, groups: Groups | None) -> Passages:
+        """Return the best pieces for every question by a ranking, one passage each; rankings know no groups."""
+        question, piece, scores = self._by_score(method.kind)
+        if method.of.ranking.again:
+            again = self._following(question, piece)._by_score(method.kind)
             question, piece, scores = multihop.merged((question, piece), again[:2])
         return self._of_pieces(question, piece, scores)
 
@@ -363,8 +371,9 @@ class Retrieval:
         merged = multihop.merged((question, piece), again[:2], 1)
         return joined(self._of_pieces(*merged), self.corpora.layout, budget.amount, sizes=self.sizes(budget))
 
-    def reasons_of(self, kind: str, passages: Passages) -> list[str]:
+    def reasons_of(self, method: Method, passages: Passages) -> list[str]:
         """Return what raised the score of the best piece of each passage of a ranking most."""
+        kind = method.kind
         candidates, scores, rows = self.candidates_for(kind).candidates, self.scores(kind), []
         first, last = self.corpora.layout.pieces(passages.document, passages.start, passages.end)
         for question, begin, end in zip(passages.question.tolist(), first.tolist(), last.tolist(), strict=True):

@@ -152,6 +152,9 @@ class Generations:
         position = now.retrieval.corpora.position
         retrieval = now.retrieval.again([next(iter(position))[1]])
         method, _ = retrieval.chosen
+        if method.retriever != "bm25":
+            for shard in retrieval.corpora.neighbours:
+                shard.shorten()
         passages = retrieval.passages(method, None, self._tools.settings.budget)
         retrieval.reasons(method, passages)
         reading.passages(retrieval, passages, 1, None)

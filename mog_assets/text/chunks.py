@@ -6,23 +6,14 @@ of the same document; a trailing odd chunk is promoted alone to the next level. 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from mog_assets.build.reuse import write_rows
 from mog_assets.resources.arrays import pairs
-from mog_assets.text.characters import characters
-from mog_assets.text.chunkers import CHUNKERS, Options
-from mog_assets.text.cuts import led, spans_to, unit_chars, units
 
 
 def coarser_count(counts: np.ndarray) -> np.ndarray:
@@ -103,76 +94,3 @@ class Layout:
 def chunk_text(title: str, text: str) -> str:
     """The encoded text of a chunk: its document's title, then its text."""
     return f"{title}\n{text}" if title else text
-
-
-def split_bucket(
-    documents: str,
-    out: str,
-    chunker: str,
-    finest_chars: int,
-    previous: str | None = None,
-    tokens: int | None = None,
-    vectors: str | None = None,
-    weights: str | None = None,
-) -> int:
-    """Split the documents of a bucket; writes a table of `document` (row of the bucket), `start`, `end`.
-
-    Args:
-        documents: Parquet file with columns `text` and `sha256`.
-        out: Parquet file to write.
-        chunker: Name of the chunker.
-        finest_chars: See `Options`, like `tokens`; of Latin text: see `text.characters.characters`.
-        previous: Output of this function for an earlier state of the bucket, with any options.
-        tokens: See `Options`.
-        vectors: `.npy` file of the vectors of the documents' units in order, for a chunker that takes them.
-        weights: File of a trained model, for a chunker that has one.
-
-    Returns:
-        Number of documents split: those without an entry in `previous` for the same text, vectors and options.
-    """
-    table = pq.read_table(documents, columns=["text", "sha256"])
-    texts = table["text"].to_pylist()
-    unit_vectors = _unit_vectors(texts, finest_chars, vectors) if vectors else [None] * len(texts)
-    trained = _sha256(weights) if weights else None
-    # Chunkers that take vectors count units.
-    lengths = [finest_chars if vectors else characters(text, finest_chars) for text in texts]
-    decides = [json.dumps([chunker, CHUNKERS[chunker].version, length, tokens, trained]).encode() for length in lengths]
-    keys = [
-        hashlib.sha256(sha.encode() + others + (b"" if rows is None else rows.tobytes())).hexdigest()
-        for sha, others, rows in zip(table["sha256"].to_pylist(), decides, unit_vectors, strict=True)
-    ]
-
-    def compute(positions: list[int]) -> pa.Table:
-        made = {
-            length: CHUNKERS[chunker].make(Options(length, tokens, Path(weights) if weights else None))
-            for length in {lengths[position] for position in positions}
-        }
-        spans = [made[lengths[position]](texts[position], unit_vectors[position]) for position in positions]
-        if CHUNKERS[chunker].leads:
-            spans = [led(texts[position], cut) for position, cut in zip(positions, spans, strict=True)]
-        both = np.concatenate(spans).astype(np.int32)
-        rows = np.repeat(np.asarray(positions, np.int32), [len(s) for s in spans])
-        return pa.table({"document": rows, "start": both[:, 0], "end": both[:, 1]})
-
-    return write_rows(Path(out), keys, Path(previous) if previous else None, compute)
-
-
-def _sha256(path: str) -> str:
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-
-
-def bucket_units(documents: Path, finest_chars: int) -> list[str]:
-    """The texts of the units of a bucket's documents, in order, whose vectors chunkers use."""
-    chunks_of = []
-    for text in pq.read_table(documents, columns=["text"])["text"].to_pylist():
-        chunks_of += [text[start:end] for start, end in spans_to(units(text, unit_chars(finest_chars))).tolist()]
-    return chunks_of
-
-
-def _unit_vectors(texts: Sequence[str], finest_chars: int, path: str) -> list[np.ndarray]:
-    """The vectors of each text's units, from a file with those of all texts."""
-    stops = np.cumsum([len(units(text, unit_chars(finest_chars))) for text in texts])
-    vectors = np.load(path, mmap_mode="r")
-    if stops[-1] != len(vectors):
-        raise ValueError(f"vectors must have a row for each of the {stops[-1]} units of the texts, got {len(vectors)}")
-    return np.split(vectors, stops[:-1])

@@ -17,7 +17,7 @@ from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
 from mog_assets.index import chunk_assets
 from mog_assets.index.corpora import Corpora
-from mog_assets.index.postings import idf, saturation
+from mog_assets.index.postings import saturation
 from mog_assets.resources import store
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
@@ -179,11 +179,11 @@ class Project:
         corpora, found = Corpora.open(self.tools.store.read, self.settings, list(self.settings.corpora)), []
         stored = corpora.statistics
         for terms in terms_of(["Where does the otter swim?", "What eats fish in the pond?"]):
-            frequencies = stored.frequencies(terms)
-            found.append({kind: times.tolist() for kind, times in frequencies.items()})
+            weights = stored.weights(terms)
+            found.append({kind: of_terms.tolist() for kind, of_terms in weights.items()})
             for kind, postings in (("level_1", corpora.words), ("title", corpora.titles)):
                 norms = saturation(postings.lengths, stored.mean_lengths[kind], 1.5, 0.75)
-                found.append(postings.matches(terms).scores(idf(stored.texts[kind], frequencies[kind]), norms).tolist())
+                found.append(postings.matches(terms).scores(weights[kind], norms).tolist())
         return [stored.texts, stored.mean_lengths, found]
 
     def passages(self):

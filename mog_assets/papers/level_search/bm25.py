@@ -6,19 +6,40 @@ Scores are Lucene's (`bm25s`, method "lucene"); retrieval is bm25s with its numb
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
-from mog_assets.index.postings import Statistics, TermCounts
+from mog_assets.index.postings import StoredStatistics, TermCounts
 from mog_assets.resources.compiled import keep
 
 # Extra results, among which ties at the last place are decided by chunk number.
 _SLACK = 8
 # Up to this many questions, compiling numba's kernel takes longer than it saves.
 _FEW = 64
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """BM25 statistics of a collection: number of chunks, their mean length, document frequency by term."""
+
+    chunks: int
+    mean_length: float
+    frequencies: Mapping[str, int]
+
+    @classmethod
+    def stored(cls, stored: StoredStatistics, kind: str) -> Statistics:
+        """Return the stored statistics of the texts of one kind, such as `level_1`."""
+        return cls(stored.texts[kind], stored.mean_lengths[kind], stored.frequencies(kind))
+
+    def frequencies_of(self, terms: Sequence[str]) -> np.ndarray:
+        """In how many chunks each term occurs, float64 of shape (terms,): at least in one, as somebody asks."""
+        values_of = getattr(self.frequencies, "values_of", None)
+        frequencies = values_of(terms) if values_of else [self.frequencies.get(term, 0) for term in terms]
+        return np.maximum(np.asarray(frequencies, np.float64), 1)
 
 
 def statistics(parts: Sequence[TermCounts]) -> Statistics:

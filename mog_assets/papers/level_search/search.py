@@ -11,8 +11,8 @@ import numpy as np
 from mog_assets.build.demand import Needs
 from mog_assets.config import RetrieverName, Settings
 from mog_assets.index.corpora import Corpora
-from mog_assets.index.postings import Statistics, TermCounts
-from mog_assets.papers.level_search.bm25 import Bm25Index
+from mog_assets.index.postings import TermCounts
+from mog_assets.papers.level_search.bm25 import Bm25Index, Statistics
 from mog_assets.papers.level_search.nearest import exactly_nearest
 from mog_assets.papers.level_search.searchers import (
     Bm25Searcher,
@@ -73,7 +73,7 @@ def weighted(corpora: Corpora, parts: Sequence[TermCounts], over: Statistics) ->
 @remembered
 def bm25(corpora: Corpora, level: int) -> list[Bm25Index]:
     """Open the BM25 indexes of a level, one for each shard."""
-    return weighted(corpora, counts(corpora, level), corpora.statistics.of(f"level_{level}"))
+    return weighted(corpora, counts(corpora, level), Statistics.stored(corpora.statistics, f"level_{level}"))
 
 
 def searched(method: Method, settings: Settings) -> Needs:

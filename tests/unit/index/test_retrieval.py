@@ -15,7 +15,7 @@ from mog_assets.index.tokens import assemble, count_bucket, level_counts
 from mog_assets.resources.errors import ConfigError
 from mog_assets.search.methods import RETRIEVERS, named_methods, parse
 from mog_assets.search.passages import Passages, cut
-from mog_assets.text.chunks import split_bucket
+from mog_assets.text.chunkers import split_bucket
 from mog_assets.text.terms import terms_of, tokenise
 
 SETTINGS = settings_model().model_validate({"corpora": {"c": {"path": "x"}}})

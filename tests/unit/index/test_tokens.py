@@ -14,8 +14,7 @@ import mog_assets
 from mog_assets.documents.documents import make_document, write_documents
 from mog_assets.index.layouts import bucket_layout
 from mog_assets.index.tokens import assemble, count_bucket, level_counts
-from mog_assets.text.chunkers import CHUNKERS, unit_chars
-from mog_assets.text.chunks import split_bucket
+from mog_assets.text.chunkers import CHUNKERS, split_bucket, unit_chars
 from mog_assets.text.cuts import units
 from mog_assets.text.languages import DEFAULT
 from mog_assets.text.terms import located

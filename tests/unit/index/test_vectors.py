@@ -9,7 +9,6 @@ from mog_assets.index import vectors as module
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.encoding import pool, vector_buckets
 from mog_assets.index.vectors import VectorTable
-from mog_assets.resources.arrays import ranges
 from mog_assets.text.chunks import Layout
 
 # Lengths in characters of the level-1 chunks of two documents.
@@ -80,14 +79,3 @@ def test_rows_of_a_table_are_those_of_its_files_in_any_order(corpora, table):
     for some in (rows, np.sort(rows[:40]), rows[:1], rows[:0]):
         np.testing.assert_array_equal(table.rows(some), every[some])
         np.testing.assert_array_equal(table.float_rows(some), every[some].astype(np.float32))
-
-
-def test_runs_of_a_table_are_read_as_they_lie(corpora, table):
-    every, offsets = stored(corpora).astype(np.float32), corpora.layout.offsets
-    documents = np.arange(0, len(offsets) - 1, 3)
-    first, last = offsets[documents], offsets[documents + 1]
-    # Also a part of a document, and nothing of one.
-    first[1:2], last[2:3] = first[1:2] + (last[1:2] > first[1:2] + 1), first[2:3]
-    pieces = ranges(first, last)
-    np.testing.assert_array_equal(table.float_runs(first, last), every[pieces])
-    assert table.float_runs(first[:0], last[:0]).shape == (0, table.size)

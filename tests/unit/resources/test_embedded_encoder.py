@@ -11,7 +11,7 @@ from mog_assets.resources import transformer
 from mog_assets.resources.bert import Bert
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
-from mog_assets.resources.light_bert import WordPieces
+from mog_assets.resources.transformer import WordPieces
 
 TEXTS = [
     "The cat sleeps on the sofa.",

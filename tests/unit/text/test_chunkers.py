@@ -16,8 +16,7 @@ from mog_assets.config import ChunkerSettings
 from mog_assets.documents.documents import write_documents as write_bucket
 from mog_assets.documents.reading import read_corpus
 from mog_assets.serve import project as serving
-from mog_assets.text.chunkers import CHUNKERS, Options, fixed, recursive, semantic, sentences
-from mog_assets.text.chunks import split_bucket
+from mog_assets.text.chunkers import CHUNKERS, Options, fixed, recursive, semantic, sentences, split_bucket
 from mog_assets.text.cuts import sentence_ends, token_starts, unit_chars, units
 
 PROSE = st.lists(

@@ -5,7 +5,7 @@ import pytest
 
 from mog_assets.documents.documents import make_document, write_documents
 from mog_assets.text.characters import characters
-from mog_assets.text.chunks import split_bucket
+from mog_assets.text.chunkers import split_bucket
 from mog_assets.text.cuts import sentence_ends
 
 CHINESE = "苍鹭站在池塘边的浅水里，一动不动地等鱼。" * 40

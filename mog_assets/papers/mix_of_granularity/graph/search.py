@@ -18,7 +18,7 @@ from mog_assets.index.corpora import Corpora
 from mog_assets.index.layouts import join_layouts, open_layout
 from mog_assets.index.postings import Counted, StoredStatistics, TermCounts
 from mog_assets.index.vectors import VectorTable
-from mog_assets.papers.level_search.bm25 import Bm25Index
+from mog_assets.papers.level_search.bm25 import Bm25Index, Statistics
 from mog_assets.papers.level_search.search import weighted as weighted_counts
 from mog_assets.papers.level_search.searchers import Hits
 from mog_assets.papers.mix_of_granularity.graph.index_on_disk import IndexOnDisk, load_terms
@@ -193,9 +193,8 @@ class Neighbourhoods:
         """
         counted = self._counted(granularity)
         blocks = counted.blocks(sorted(set(only)), _ENTRIES)
-        over = StoredStatistics(self.corpora.read("hop_statistics", None).path, self.corpora.names).of(
-            f"hop_{granularity - 1}"
-        )
+        stored = StoredStatistics(self.corpora.read("hop_statistics", None).path, self.corpora.names)
+        over = Statistics.stored(stored, f"hop_{granularity - 1}")
 
         def weighted(terms: Sequence[str]) -> list[Bm25Index]:
             return weighted_counts(self.corpora, counted.of(terms), over)
