@@ -38,7 +38,7 @@ from mog_assets.evaluate.known_items import FORMS, Item, drawn_items, placed
 from mog_assets.evaluate.significance import bootstrap_interval, by_document, holm, permutation_p
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.resources.arrays import running
-from mog_assets.search.blend import Blend, Weighing, kind
+from mog_assets.search.blend import Blend, kind
 from mog_assets.search.candidates import Candidates
 from mog_assets.search.index import expert_names
 from mog_assets.search.methods import METHODS
@@ -140,7 +140,7 @@ def _equal(found: Candidates, experts: Sequence[str]) -> np.ndarray:
     return found.relative @ np.array([weight.get(kind(name), 0.0) for name in experts], np.float32)
 
 
-def by(weighing: Weighing) -> Ranking:
+def by(weighing: Any) -> Ranking:
     """A ranking without training."""
     return lambda of: weighing.scores(of.candidates, of.experts)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -29,32 +29,24 @@ def remembered(function: Function) -> Function:
     return remembering  # type: ignore[return-value]
 
 
-if sys.version_info >= (3, 12):
+if TYPE_CHECKING or sys.version_info >= (3, 12):
     from functools import cached_property
 else:
-    from typing import Generic, Self, overload
 
-    T = TypeVar("T")
-
-    class cached_property(Generic[T]):  # noqa: N801 - it stands for the library's
+    class cached_property:  # noqa: N801 - it stands for the library's
         """A property that is computed once; twice, if two threads ask for that of one instance at the same time."""
 
-        def __init__(self, function: Callable[[Any], T]) -> None:
+        def __init__(self, function: Callable[[Any], Any]) -> None:
             self._function, self.__doc__ = function, function.__doc__
 
         def __set_name__(self, owner: type, name: str) -> None:
             self._name = name
 
-        @overload
-        def __get__(self, instance: None, owner: type) -> Self: ...
-        @overload
-        def __get__(self, instance: object, owner: type) -> T: ...
-        def __get__(self, instance: object | None, owner: type) -> Self | T:
-            """The value, which hides this in the instance from now on."""
+        def __get__(self, instance: Any, owner: type) -> Any:
+            """Return the value, which hides this in the instance from now on."""
             if instance is None:
                 return self
-            value: T = self._function(instance)
-            instance.__dict__[self._name] = value
+            value = instance.__dict__[self._name] = self._function(instance)
             return value
 
 

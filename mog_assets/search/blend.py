@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 
@@ -134,24 +133,11 @@ class Reranked(Blend):
     reads = True
 
 
-class Weighing(Protocol):
-    """Puts scores of experts together without training: see `blend.Blend`."""
-
-    def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
-        """The weight of every expert for each question."""
-
-    def parts(self, candidates: Candidates, experts: Sequence[str], rows: np.ndarray) -> np.ndarray:
-        """What every expert gives to the scores of some candidates, shape (rows, experts)."""
-
-    def scores(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
-        """Score of every candidate."""
-
-
 @dataclass(frozen=True)
 class Rules:
     """A ranking without training: `fused` and `multihop`. `experts` are the names of the experts."""
 
-    weighing: Weighing
+    weighing: Blend
     experts: Sequence[str]
 
     def weights(self, inputs: Inputs) -> np.ndarray:

@@ -33,8 +33,6 @@ class Weighed(Protocol):
 class Tuned(Rules):
     """The fitted weights of `tuned`."""
 
-    weighing: Blend
-
     def files(self, facts: Mapping[str, Any]) -> dict[str, bytes]:
         """What `open_tuned` reads, by the name of the file; `facts` are its `facts`."""
         return {ARRAYS: encode({name: np.array([value]) for name, value in asdict(self.weighing).items()}, facts)}

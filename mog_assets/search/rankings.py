@@ -15,7 +15,7 @@ import numpy as np
 from mog_assets.build.demand import Needs
 from mog_assets.config import Settings
 from mog_assets.resources.store import Artefact
-from mog_assets.search.blend import Blend, Rules, Weighing
+from mog_assets.search.blend import Blend, Rules
 from mog_assets.search.candidates import Candidates
 from mog_assets.search.index import Index
 from mog_assets.search.methods import METHODS, Kind, named_methods
@@ -41,7 +41,7 @@ class Ranking:
         reads: Whether experts are asked that read texts together with the question.
     """
 
-    rule: Weighing | None = None
+    rule: Blend | None = None
     asset: str = ""
     opened: Callable[[Artefact, Opening], Any] | None = None
     trainer: Any = None

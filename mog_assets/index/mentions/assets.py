@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.build.recipe import Recipe, Work
+from mog_assets.build.recipe import Check, Recipe, Work
 from mog_assets.config import Settings
-from mog_assets.index.mentions import checks
 from mog_assets.index.mentions.edges import names_file
+from mog_assets.index.mentions.folding import folded
 from mog_assets.index.mentions.matching import read_names
 from mog_assets.index.mentions.names import Name, names_of
 from mog_assets.resources.arrays import pairs, save_array, unpaired
@@ -23,6 +23,8 @@ GROUP = "mentions"
 DISTINCT, SEARCHED = "distinct.parquet", "searched.npy"
 # A change of what a name is, or of how texts are compared with it, changes these.
 _NAMES, _MATCHING = "2", "3"
+# Places of each bucket that are read again.
+_SAMPLE = 50
 
 
 def build_names(work: Work) -> None:
@@ -137,6 +139,30 @@ def _show(work: Work, buckets: Sequence[str], words: pa.ChunkedArray, digests: n
     work.show_table("names that most texts have", most)
 
 
+def _places_are_names(work: Work) -> str | None:
+    documents, stored = work.input("documents"), work.tools.store.read("names")
+    table = pq.read_table(stored.path(DISTINCT), columns=["digest", "name"])
+    names = dict(zip(table["digest"].to_pylist(), table["name"].to_pylist(), strict=True))
+    for bucket in documents.names("bucket"):
+        places = pq.read_table(work.draft.path(bucket))
+        if not len(places):
+            continue
+        texts = pq.read_table(documents.path(bucket), columns=["text"])["text"]
+        rows = np.unique(np.linspace(0, len(places) - 1, _SAMPLE).astype(int))
+        for place in places.take(rows).to_pylist():
+            text = texts[place["document"]].as_py() if place["document"] < len(texts) else ""
+            text_there = folded(text[place["start"] : place["end"]])[0].strip()
+            if text_there != names.get(place["name"]):
+                where = f"{bucket}, document {place['document']}, {place['start']} to {place['end']}"
+                return f"{where}: expected the name {names.get(place['name'])!r}, got {text_there!r}"
+    return None
+
+
+PLACES_ARE_NAMES = Check(
+    "places_are_names", "A sample of the places where a name stands has that name.", _places_are_names
+)
+
+
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage."""
     return [
@@ -158,7 +184,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             group=GROUP,
             deps=("documents", "names"),
             version=_MATCHING,
-            checks=(checks.PLACES_ARE_NAMES,),
+            checks=(PLACES_ARE_NAMES,),
             kinds=("parquet",),
         ),
     ]
