@@ -27,7 +27,7 @@ import numpy as np
 from filings import share
 
 import mog_assets
-from mog_assets.answer import conversation
+from mog_assets.plugins.frameworks import conversation
 from mog_assets.serve.project import Project
 from mog_assets.text.languages import DEFAULT, LANGUAGES, of_texts
 from mog_assets.text.terms import located

@@ -25,9 +25,9 @@ import bm25s
 import click
 
 import mog_assets
-from mog_assets.answer import conversation
 from mog_assets.answer.reader.calibration import RIGHT
 from mog_assets.build import markdown
+from mog_assets.plugins.frameworks import conversation
 from mog_assets.questions.marks import f1
 from mog_assets.resources.errors import MogError
 from mog_assets.serve.project import Project

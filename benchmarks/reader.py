@@ -22,12 +22,12 @@ from mog_assets.answer.extractive import Extractive
 from mog_assets.answer.neural import LEAST
 from mog_assets.answer.reader import calibration
 from mog_assets.answer.reader.model import SHIPPED, Reader, shipped
-from mog_assets.answer.readers import remembering
 from mog_assets.answer.retrieve import texts
 from mog_assets.answer.roles import AnswerRequest
 from mog_assets.build import markdown
 from mog_assets.build.tools import Tools
 from mog_assets.evaluate.significance import bootstrap_interval, by_document, permutation_p
+from mog_assets.papers.experiments.assets import remembering
 from mog_assets.plugins.reader_training import fitting
 from mog_assets.plugins.reader_training.assets import held_out
 from mog_assets.plugins.reader_training.lessons import answers, teaches

@@ -55,6 +55,8 @@ SOURCE_FILES: Registry[str] = Registry("key of a corpus")
 FORMATS: Registry[Any] = Registry("format", "mog_assets.documents.formats.kinds")
 # Formats of files that have many documents, each of them as a file of its own.
 CONTAINERS: Registry[Any] = Registry("format of many documents")
+# Functions of an open PDF file (of pypdfium2) that give the texts of a form which its pages do not show.
+PDF_FORMS: Registry[Any] = Registry("reader of PDF forms")
 READERS: Registry[Any] = Registry("reader", "mog_assets.documents.formats.kinds")
 # The others are those of retrievers and levels, such as `bm25-1`.
 _RETRIEVERS = ("bm25", "dense", "title")
@@ -72,6 +74,8 @@ MEASURES: Registry[Any] = Registry("measure", "mog_assets.evaluate.measures")
 SCORE_TABLES: Registry[Any] = Registry("table of scores", reserved=("per_question", "scores"))
 # Functions of the settings: the assets that a room reads (`demand.Demand`).
 DEMANDS: Registry[Any] = Registry("demand", "mog_assets.search.builtin_methods", "mog_assets.answer.notation")
+# Tables beside the runs of methods (`runs.RunTable`).
+RUN_TABLES: Registry[Any] = Registry("table of runs", reserved=("runs",))
 # Stores of vectors beside the files of the store.
 VECTOR_STORES: Registry[Any] = Registry("vector store")
 # Recipes of assets, given the settings, after those of the core (`plan.STAGES`).
@@ -81,6 +85,8 @@ EXPERIMENTS: Registry[Any] = Registry("experiment")
 ANSWER_READERS: Registry[Any] = Registry("reader of answers", "mog_assets.answer.readers")
 # Measures of answers beside those of the core.
 ANSWER_MEASURES: Registry[Any] = Registry("measure of answers")
+# Functions of the resources, a question and those before it, each with its answer: they give one that stands alone.
+FOLLOW_UPS: Registry[Any] = Registry("reader of conversations")
 # What marks answers where `answering.judge` is set (`rows.Judge`).
 JUDGES: Registry[Any] = Registry("judge of answers")
 WAYS: Registry[Any] = Registry("way of answering", "mog_assets.answer.answerers")

@@ -105,19 +105,6 @@ class Completion:
     cached: bool = False
 
 
-@dataclass(frozen=True)
-class Failure:
-    """Why a request has no answer.
-
-    Attributes:
-        reason: In one sentence.
-        unanswered: Whether there was no response after all attempts, so that a later run may get one.
-    """
-
-    reason: str
-    unanswered: bool = False
-
-
 class RequestFailed(MogError):
     """One request has no answer; others may have one."""
 

@@ -10,9 +10,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -23,7 +21,6 @@ from urllib.parse import urlsplit
 from mog_assets.resources import tracing
 from mog_assets.resources.chat import (
     Completion,
-    Failure,
     Form,
     LlmSettings,
     Message,
@@ -33,7 +30,7 @@ from mog_assets.resources.chat import (
 )
 from mog_assets.resources.chat_parameters import FORMAT, SYSTEM, ParameterRefused, Parameters
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.progress import Advance, kept
+from mog_assets.resources.progress import kept
 from mog_assets.resources.sqlite import connect
 from mog_assets.resources.store import digest
 from mog_assets.resources.writing import disk_full
@@ -164,46 +161,6 @@ class OpenAIModel:
                 # Each rejection removes a name for good, so the loop ends.
                 self._learn(refusal)
 
-    def complete_many(
-        self, requests: Sequence[Sequence[Message]], advance: Advance | None = None, form: Form | None = None
-    ) -> list[Completion | Failure]:
-        """Answer chats concurrently, in order; a failed one does not stop the others, and equal ones are one request.
-
-        `advance` is called with the number of requests done since the last call, from this thread.
-
-        Raises:
-            SpendCapReached: as `complete`; requests in progress have ended and are in the cache.
-            MogError: as `complete`, except failures of single requests.
-        """
-
-        def answer(messages: Sequence[Message]) -> Completion | Failure:
-            try:
-                return self.complete(messages, form)
-            except RequestFailed as error:
-                return Failure(str(error), isinstance(error, NoResponse))
-
-        try:
-            with ThreadPoolExecutor(self.settings.concurrency, "llm") as pool:
-                keys = [digest(list(messages)) for messages in requests]
-                # Each is paid for.
-                distinct, times = dict(zip(keys, requests, strict=True)), Counter(keys)
-                futures = {pool.submit(tracing.carried(answer), distinct[key]): key for key in distinct}
-                answers = dict[str, Completion | Failure]()
-                try:
-                    for future in as_completed(futures):
-                        key = futures[future]
-                        answers[key] = future.result()
-                        if advance:
-                            advance(times[key])
-                except BaseException:
-                    # Requests in progress end, and their answers are cached.
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    raise
-        except SpendCapReached:
-            # Raised anew, because the requests in progress have added to the cost.
-            raise self._cap_reached() from None
-        return [answers[key] for key in keys]
-
     def _ways(self, form: Form | None) -> list[dict[str, Any]]:
         """What is sent beside the messages, and what answers in the cache may have been asked with instead."""
         plain, formed = self.parameters.sent, self.parameters.with_format(form.response_format if form else None)
@@ -243,14 +200,15 @@ class OpenAIModel:
 
     def _before(self, repeats: bool) -> None:
         if self.settings.budget_usd is not None and self.tally.usd >= self.settings.budget_usd:
-            raise self._cap_reached()
+            raise self.cap_reached()
         self._count(calls=1, retries=int(repeats))
 
     def _charge(self, read: int, written: int) -> None:
         usd = (read * self.settings.price_in + written * self.settings.price_out) / 1_000_000
         self._count(tokens_in=read, tokens_out=written, usd=usd)
 
-    def _cap_reached(self) -> SpendCapReached:
+    def cap_reached(self) -> SpendCapReached:
+        """Return the error of a spent budget, with what has been spent by now."""
         return SpendCapReached(
             f"llm.budget_usd: this run has spent {self.tally.usd:.6g} USD, the cap is {self.settings.budget_usd:.6g}: "
             "raise it and run again; all answers so far are cached and cost nothing again"

@@ -5,6 +5,7 @@ Spans have names, numbers and settings; texts of questions and documents are in 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
@@ -16,8 +17,14 @@ T = TypeVar("T")
 _NONE: AbstractContextManager[None] = nullcontext()
 
 
-def _tracer() -> Any:
+def _registered() -> Any:
     return next(iter(TRACERS.values()), None)
+
+
+def _tracer() -> Any:
+    # Nobody collects spans before the package that makes them is imported.
+    tracer = _registered()
+    return tracer if tracer is not None and tracer.PACKAGE in sys.modules else None
 
 
 def span(name: str, **attributes: Any) -> AbstractContextManager[Any]:
@@ -58,7 +65,7 @@ def within(carrier: Mapping[str, str]) -> AbstractContextManager[None]:
 
 def start() -> None:
     """Collect spans, if the environment asks for it; raise MogError if that cannot be."""
-    if tracer := _tracer():
+    if tracer := _registered():
         tracer.start()
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from mog_assets.answer import conversation
 from mog_assets.answer.answerers import ONE_STEP_K, WAYS, Each, Means, Retrieve, RetrievedPassages, serial
 from mog_assets.answer.notation import Combination
 from mog_assets.answer.prompted import Prompted
@@ -19,7 +18,6 @@ from mog_assets.answer.rows import AnswerRow
 from mog_assets.build.tools import Tools
 from mog_assets.questions.sets import Question
 from mog_assets.resources import tracing
-from mog_assets.resources.errors import MogError
 from mog_assets.search.controls import gold_passages, random_passages
 from mog_assets.search.retrieval import Retrieval
 
@@ -86,19 +84,6 @@ def _replaced(retrieve: Retrieve, others: Mapping[str, str]) -> Retrieve:
         return retrieve([others.get(query, query) for query in queries], k, limit, read)
 
     return by_others
-
-
-def standalone(tools: Tools, question: str, earlier: Sequence[tuple[str, str]]) -> str:
-    """A question of a conversation as one that stands alone: by the language model, or without one by its words."""
-    if not earlier:
-        return question
-    role = reader(tools)
-    if not isinstance(role, Prompted):
-        return conversation.standalone(question, [before for before, _ in earlier])
-    reply = role.standalone(AnswerRequest("question", question), earlier)
-    if reply.value is None:
-        raise MogError(f"the follow-up could not be made a question that stands alone: {reply.failure}")
-    return reply.value
 
 
 def control(

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, TypeVar, cast
 
-from mog_assets.answer import parsing
-from mog_assets.answer.parsing import AnswerText
+from mog_assets.answer import replies
 from mog_assets.answer.prompting import Piece, Prompt, fenced, fill, marks, neutral, nonce, prompt_of
-from mog_assets.answer.replies import MAX_CHARS, VERSION, Unparsable, encodable, ended, failure
+from mog_assets.answer.replies import MAX_CHARS, VERSION, AnswerText, Unparsable, encodable, ended, failure
 from mog_assets.answer.roles import AnswerRequest, Complete, Passage, Reply, Role, Usage
 from mog_assets.registry import WAYS
 from mog_assets.resources.chat import Form, Message
@@ -97,7 +96,7 @@ def _answered(request: AnswerRequest, cites: bool) -> tuple[Mapping[str, str], F
 _OPEN = ("answer", {"type": "string"})
 _CITED = (
     ', "documents": [the numbers of the documents that the answer rests on]',
-    {parsing.CITED: {"type": "array", "items": {"type": "integer"}}},
+    {replies.CITED: {"type": "array", "items": {"type": "integer"}}},
 )
 QUERY = Form("query", {"query": {"type": "string"}})
 
@@ -139,15 +138,6 @@ class Prompted:
         form = _answered(request, cites=False)
         return self._call(prompt, request, pieces, cast(Callable[[str], T], _parser(request)), *form)
 
-    def standalone(self, request: AnswerRequest, earlier: Sequence[tuple[str, str]]) -> Reply[str]:
-        """The question of a request as one that stands alone, after earlier questions, each with its answer."""
-        turns = [
-            piece
-            for n, (question, answer) in enumerate(earlier, 1)
-            for piece in ((f"question {n}", question), (f"answer {n}", answer))
-        ]
-        return self._call(load_prompt("standalone"), request, {"earlier": turns}, parsing.query, form=QUERY)
-
     def _call(
         self,
         prompt: Prompt,
@@ -179,4 +169,4 @@ class Prompted:
 
 
 def _parser(request: AnswerRequest) -> Callable[[str], str]:
-    return partial(parsing.choice, options=request.options) if request.options else parsing.text_answer
+    return partial(replies.choice, options=request.options) if request.options else replies.text_answer

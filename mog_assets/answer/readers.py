@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from mog_assets import registry
 from mog_assets.registry import Registry
@@ -16,10 +14,6 @@ if TYPE_CHECKING:
     from mog_assets.answer.reader.model import Reader
     from mog_assets.answer.roles import Roles
     from mog_assets.build.tools import Tools
-    from mog_assets.config import Settings
-
-# About 80 MB for vectors of size 384.
-_REMEMBERED = 100_000
 
 
 @dataclass(frozen=True)
@@ -30,14 +24,12 @@ class AnswerReader:
         open: Gives the roles that it plays.
         name: Tells what decides its answers, beside the encoder and `assets`. The graph asks for it whenever it is
             loaded: it reads no weights and does not import torch.
-        versions: Tells what decides its answers to contexts, beside `assets`, as JSON values.
         assets: Keys of those that it is read from.
         trains: Whether it needs a question set with a train split.
     """
 
     open: Callable[[Tools], Roles]
     name: Callable[[Tools], str]
-    versions: Callable[[Settings], list[Any]]
     assets: tuple[str, ...] = ()
     trains: bool = False
 
@@ -45,28 +37,10 @@ class AnswerReader:
 ANSWER_READERS: Registry[AnswerReader] = registry.ANSWER_READERS
 
 
-def remembering(encode: Encode, most: int = _REMEMBERED) -> Encode:
-    """The same function with an in-memory cache: looking up vectors on disk takes longer than the rest of an answer."""
-    vectors: dict[str, np.ndarray] = {}
-
-    def remembered(texts: Sequence[str]) -> np.ndarray:
-        if not texts:
-            return encode(texts)
-        missing = [text for text in dict.fromkeys(texts) if text not in vectors]
-        if len(vectors) + len(missing) > most:
-            vectors.clear()
-            missing = list(dict.fromkeys(texts))
-        if missing:
-            vectors.update(zip(missing, encode(missing), strict=True))
-        return np.stack([vectors[text] for text in texts])
-
-    return remembered
-
-
 def _encoder(tools: Tools) -> tuple[Encode, str]:
     """Return what encodes, and its name."""
     name = f"{tools.settings.encoder.model} {tools.encoder.fingerprint[:12]}"
-    return remembering(tools.encoder.encode), name
+    return tools.encoder.encode, name
 
 
 def _extractive(tools: Tools) -> Roles:
@@ -81,12 +55,6 @@ def _rules(tools: Tools) -> str:
     return f"extractive-{extractive.VERSION}"
 
 
-def _versions_of_rules(settings: Settings) -> list[Any]:
-    from mog_assets.answer import extractive
-
-    return [extractive.VERSION]
-
-
 def open_neural(tools: Tools, network: Reader) -> Roles:
     """Return the roles of a network that points at spans."""
     from mog_assets.answer.neural import Neural
@@ -99,13 +67,6 @@ def neural_name(tools: Tools, network: str) -> str:
     from mog_assets.answer import neural
 
     return f"neural-{neural.VERSION} {network}, {_rules(tools)}"
-
-
-def neural_versions(settings: Settings) -> list[Any]:
-    """Return the versions of a reader with a network."""
-    from mog_assets.answer import neural
-
-    return [*_versions_of_rules(settings), neural.VERSION]
 
 
 def _shipped() -> Reader:
@@ -125,20 +86,9 @@ def _prompted(tools: Tools) -> Roles:
     return Prompted(tools.llm.complete, f"{llm.model} {said}", failures=(RequestFailed,))
 
 
-def _versions_of_prompts(settings: Settings) -> list[Any]:
-    from mog_assets.answer.prompted import prompts_fingerprint
-
-    llm = settings.llm
-    return [llm.model, llm.temperature, llm.max_tokens, llm.structured, prompts_fingerprint()]
-
-
-ANSWER_READERS.register("extractive", AnswerReader(_extractive, _rules, _versions_of_rules))
+ANSWER_READERS.register("extractive", AnswerReader(_extractive, _rules))
 ANSWER_READERS.register(
     "neural",
-    AnswerReader(
-        lambda tools: open_neural(tools, _shipped()),
-        lambda tools: neural_name(tools, _shipped().name),
-        lambda settings: [*neural_versions(settings), _shipped().name],
-    ),
+    AnswerReader(lambda tools: open_neural(tools, _shipped()), lambda tools: neural_name(tools, _shipped().name)),
 )
-ANSWER_READERS.register("openai", AnswerReader(_prompted, lambda tools: _prompted(tools).reader, _versions_of_prompts))
+ANSWER_READERS.register("openai", AnswerReader(_prompted, lambda tools: _prompted(tools).reader))

@@ -11,9 +11,10 @@ import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, cast
@@ -22,10 +23,10 @@ from mog_assets.documents.decoding import decode, other_encoding, parse_line, sp
 from mog_assets.documents.documents import MODIFIED, Document, Skipped, document_of, make_document, packed, unpacked
 from mog_assets.documents.folders import FolderFile, Stamp, opened, scan, too_long
 from mog_assets.documents.formats.archives import unpack_text
-from mog_assets.documents.formats.kinds import CONTAINERS, GZIP, format_of
+from mog_assets.documents.formats.kinds import CONTAINERS, GZIP, check_reader, format_of
 from mog_assets.documents.memory import Journal, Memory, Outcome, Spool
 from mog_assets.documents.tables import Wrong, read_rows, record_of
-from mog_assets.documents.worker import Limits, Parser, Unsettled, check_reader
+from mog_assets.documents.worker import Limits, Parser, Unsettled
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.printable import printable
 
@@ -62,13 +63,18 @@ class Reading:
 
 @dataclass(frozen=True)
 class _Context:
-    """What all files of a corpus are read with: limits, the memory, the spool and the parser."""
+    """What all files of a corpus are read with: limits, the memory, the spool, and what ends the parser."""
 
     limit: int
     limits: Limits
     memory: Memory
     spool: Spool
-    parser: Parser
+    closing: ExitStack
+
+    @cached_property
+    def parser(self) -> Parser:
+        """What parses files that are no text; it is started for the first."""
+        return self.closing.enter_context(Parser(self.limits, self.limit))
 
 
 @dataclass(frozen=True)
@@ -106,9 +112,9 @@ def read_corpus(
     limits = limits or Limits()
     if missing := check_reader(limits.reader):
         raise MogError(f"{path}: {missing}")
-    with Parser(limits, limit) as parser:
+    with ExitStack() as closing:
         files = scan(path, limit, questions)
-        return _read_corpus(path, files, _Context(limit, limits, memory or Memory(), Spool(folder), parser))
+        return _read_corpus(path, files, _Context(limit, limits, memory or Memory(), Spool(folder), closing))
 
 
 def _read_corpus(path: Path, entries: Sequence[FolderFile], context: _Context) -> Reading:

@@ -26,7 +26,6 @@ from typing import Any, NamedTuple, get_args
 
 from mog_assets.documents.formats.kinds import READERS, format_of
 from mog_assets.documents.formats.marks import MOST_MARKS, Kind, Mark, Parsed
-from mog_assets.resources import extras
 from mog_assets.resources.errors import MogError
 
 _CODE = "import sys; sys.path[:] = sys.argv[2:]; from MODULE import main; main(sys.argv[1])"
@@ -56,14 +55,6 @@ def python(module: str, given: str) -> list[str]:
 def bare_environment() -> dict[str, str]:
     """The environment without its secrets, for a process that parses what may be hostile."""
     return {name: value for name, value in os.environ.items() if not _SECRET.search(name.upper())}
-
-
-def check_reader(reader: str) -> str:
-    """What is missing for a reader; empty if nothing is."""
-    from importlib.util import find_spec
-
-    absent = [package for package in READERS[reader].packages if find_spec(package) is None]
-    return f"reader: {reader} needs the package {absent[0]}: {extras.command(absent[0])}" if absent else ""
 
 
 class Unsettled(ValueError):

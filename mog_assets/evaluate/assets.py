@@ -24,7 +24,7 @@ from mog_assets.evaluate.runs_assets import build_runs, methods_of, orders_candi
 from mog_assets.evaluate.scores import leaderboard, score
 from mog_assets.questions.sets import load_questions
 from mog_assets.questions.sources import origins, said
-from mog_assets.registry import SCORE_TABLES
+from mog_assets.registry import RUN_TABLES, SCORE_TABLES
 from mog_assets.search.methods import further_settings, limited, needs
 from mog_assets.search.relations import versions
 
@@ -105,7 +105,7 @@ def _of_runs(tools: Tools) -> list[Any]:
     settings = tools.settings
     searches = [settings.retriever, settings.bm25.model_dump(), settings.k, settings.k_r, *further_settings(settings)]
     made = [tools.encoder.identity, versions(settings), settings.seed]
-    return [_measured(settings), *searches, *made]
+    return [_measured(settings), *searches, *made, list(RUN_TABLES)]
 
 
 def recipes(settings: Settings) -> list[Recipe]:
@@ -128,7 +128,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=_of_runs,
             repeatable=True,
             checks=(checks.SAME_AGAIN,),
-            version="8",
+            version="9",
             kinds=("parquet",),
             pool="measuring",
         ),

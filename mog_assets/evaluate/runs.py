@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mog_assets.config import Settings
 from mog_assets.index.corpora import Corpora
 from mog_assets.questions.sets import Question
 from mog_assets.search.methods import Method
@@ -17,8 +20,6 @@ from mog_assets.search.passages import Passages, cut
 from mog_assets.search.retrieval import Retrieval
 
 RUNS = "runs.parquet"
-# Best passages of a question with the reason why they are there.
-FIRST = 3
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema(
     [
@@ -34,9 +35,21 @@ SCHEMA = pa.schema(
         ("tokens", pa.int32()),
         ("level", pa.int8()),
         ("score", pa.float32()),
-        ("why", _TEXT),
     ]
 )
+
+
+@dataclass(frozen=True)
+class RunTable:
+    """A table that is written beside the runs, in a file of its name.
+
+    Attributes:
+        rows: Gives rows, given a method, the questions that it ranks, and their retrieval.
+        make: Makes the table of all rows, given the settings.
+    """
+
+    rows: Callable[[Method, Sequence[Question], Retrieval], list[Any]]
+    make: Callable[[list[Any], Settings], pd.DataFrame]
 
 
 def ranked(method: Method, retrieval: Retrieval, k: int) -> Passages:
@@ -50,23 +63,12 @@ def ranked(method: Method, retrieval: Retrieval, k: int) -> Passages:
     return cut(retrieval.rank(method, k), k)
 
 
-def table_of(
-    name: str, questions: Sequence[Question], method: Method, passages: Passages, retrieval: Retrieval
-) -> pa.Table:
-    """A run of one method: its passages with the reasons of the first of each question; see `run_table`."""
-    why = np.full(len(passages.question), "", object)
-    first = passages.rank < FIRST
-    why[first] = retrieval.reasons(method, passages.at(first))
-    return run_table(name, questions, method.name, passages, retrieval.corpora, why)
-
-
 def run_table(
     name: str,
     questions: Sequence[Question],
     method: str,
     passages: Passages,
     corpora: Corpora,
-    why: Sequence[str] | np.ndarray = (),
 ) -> pa.Table:
     """Ranked passages as rows of a run.
 
@@ -76,7 +78,6 @@ def run_table(
         method: Name of the method.
         passages: The passages.
         corpora: The corpora of the question set.
-        why: Why each passage is there; nothing if empty.
 
     Returns:
         Columns as in `SCHEMA`; ranks from 1, tokens as `Corpora.tokens_in` counts them.
@@ -94,7 +95,6 @@ def run_table(
         "tokens": corpora.tokens_in(passages.document, passages.start, passages.end),
         "level": passages.level,
         "score": passages.score,
-        "why": list(why) if len(why) else [""] * len(passages.question),
     }
     return pa.table([pa.array(columns[f.name]).cast(f.type) for f in SCHEMA], schema=SCHEMA)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +11,9 @@ import pyarrow as pa
 from mog_assets.build.recipe import Work
 from mog_assets.config import Settings
 from mog_assets.evaluate.candidates_assets import stored_candidates, test_questions
-from mog_assets.evaluate.runs import RUNS, ranked, read_runs, table_of, write_runs
-from mog_assets.evaluate.shares import SHARES, mean_shares, parts, table
+from mog_assets.evaluate.runs import RUNS, ranked, read_runs, run_table, write_runs
 from mog_assets.questions.sets import Question, load_questions
-from mog_assets.search.index import expert_names
+from mog_assets.registry import RUN_TABLES
 from mog_assets.search.methods import AUTO, LIMITS, Method, named_methods, needs, parse, trained_methods
 from mog_assets.search.retrieval import Retrieval
 
@@ -35,13 +35,15 @@ def build_runs(work: Work) -> None:
         work.shown["not measured"] = f"Had too few questions to be trained on: {', '.join(untrained)}."
     sets = {name: questions for name, questions in scored_questions(work).items() if questions}
     made_of = [work.recipe.settings(work.tools), _versions(work, methods)]
-    (path, ranked_before), (shares, weighed_before) = work.file(RUNS, made_of), work.file(SHARES, made_of)
-    if not ranked_before or not weighed_before:
+    path, exists = work.file(RUNS, made_of)
+    others = {name: work.file(f"{name}.parquet", made_of) for name in RUN_TABLES}
+    if not (exists and all(exists for _, exists in others.values())):
         ranking = _Ranking(work, methods)
         with work.progress(len(sets) * len(methods), "methods ranked") as advance, work.writing(path) as temporary:
             write_runs((run for name in sets for run in ranking.runs(name, sets[name])), temporary, advance)
-        with work.writing(shares) as temporary:
-            table(ranking.shares, settings.levels).to_parquet(temporary)
+        for name, (other, _) in others.items():
+            with work.writing(other) as temporary:
+                RUN_TABLES[name].make(ranking.rows[name], settings).to_parquet(temporary)
         work.recomputed["rankings"] = len(methods) * sum(len(questions) for questions in sets.values())
         for limit, rows in ranking.fallbacks.items():
             work.show_table(limit, rows)
@@ -58,14 +60,14 @@ class _Ranking:
     """Ranks question sets, one after the other, and gathers what is known of their rankings.
 
     Attributes:
-        shares: Rows of `shares.table`.
+        rows: Of each of `RUN_TABLES`.
         fallbacks: By limit, how many questions of a set are of no group, or have too few passages of it, by method.
     """
 
     def __init__(self, work: Work, methods: Sequence[Method]) -> None:
         self._work, self._methods = work, methods
         self._ranks = orders_candidates(methods)
-        self.shares: list[tuple[str | int | float, ...]] = []
+        self.rows: dict[str, list[Any]] = {name: [] for name in RUN_TABLES}
         self.fallbacks: dict[str, list[dict[str, object]]] = {}
 
     def runs(self, name: str, questions: Sequence[Question]) -> Iterator[pa.Table]:
@@ -75,13 +77,9 @@ class _Ranking:
         inputs = stored_candidates(work.input("candidates"), name, questions, settings) if self._ranks else None
         retrieval = opened.measuring(name, questions, inputs)
         for method in self._methods:
-            yield table_of(name, questions, method, ranked(method, retrieval, settings.k), retrieval)
-            used = retrieval.resolved(method)
-            if used.ranking:
-                weights = retrieval.shares(used.kind)
-                if weights is not None:
-                    by_part = parts(weights, expert_names(settings), settings.levels)
-                    self.shares += mean_shares(method.name, questions, by_part)
+            yield run_table(name, questions, method.name, ranked(method, retrieval, settings.k), retrieval.corpora)
+            for table, rows_of in self.rows.items():
+                rows_of += RUN_TABLES[table].rows(method, questions, retrieval)
             if method.limit:
                 fell_back = int(np.count_nonzero(retrieval.fell_back(method, settings.k)))
                 none = int(retrieval.groups(method.limit).none.sum())

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.evaluate.comparison import compare_cells
 from mog_assets.evaluate.measures import (
     KNOWN_BY,
     Board,
@@ -21,6 +20,7 @@ from mog_assets.evaluate.measures import (
     lower_is_better,
     measure_names,
 )
+from mog_assets.evaluate.significance import compare_cells
 from mog_assets.search.methods import controls
 
 # Columns that a comparison with a baseline adds to a mean.

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.build.recipe import Recipe, Work
+from mog_assets.build.recipe import Check, Recipe, Work
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
-from mog_assets.evaluate import training_checks as checks
 from mog_assets.evaluate.candidates_assets import SKETCH, build_candidates, training_examples
 from mog_assets.evaluate.choice import ALPHA, UNTRAINED, Choice, choose
 from mog_assets.evaluate.known_items import (
@@ -296,6 +295,14 @@ def _remark(examples: Examples, names: Sequence[str]) -> str:
     return remark
 
 
+NEW_MODEL_IS_USED = Check(
+    "new_model_is_used",
+    "A new model was trained, and is not significantly worse than the previous one.",
+    lambda work: work.info.get("untrained") or work.info.get("kept"),
+    blocking=False,
+)
+
+
 def _of_models(tools: Tools) -> list[Any]:
     """Settings that a trained ranking depends on."""
     settings = tools.settings
@@ -333,7 +340,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             deps=("candidates",),
             partitioned=False,
             settings=_of_models,
-            checks=(checks.NEW_MODEL_IS_USED,),
+            checks=(NEW_MODEL_IS_USED,),
             kinds=(METHODS[kind].ranking.library,),
         )
         for kind, key in models_of(settings).items()

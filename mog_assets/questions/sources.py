@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from mog_assets.registry import QUESTION_SOURCES
 from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import file_digest
 
 if TYPE_CHECKING:
     from mog_assets.build.recipe import Work
@@ -91,13 +91,10 @@ def _of_file(asked: ReadSet) -> QuestionReading:
 
 
 def _state_of_file(settings: Settings, question_set: QuestionSetSettings) -> object:
-    from mog_assets.documents.folders import FolderFile
-    from mog_assets.documents.memory import Contents
-
-    path = question_set.path
-    if path is None or not path.exists():
-        return None
-    return Contents().of(FolderFile(path.name, os.path.realpath(path), path.stat()))
+    try:
+        return file_digest(question_set.path) if question_set.path is not None else None
+    except OSError as error:
+        return None if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
 
 
 QUESTION_SOURCES.register("file", QuestionSource(_of_file, _state_of_file))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mog_assets.answer import parsing, roles
+from mog_assets.answer import replies, roles
 from mog_assets.answer.ask import answer
 from mog_assets.answer.neural import MARKED
 from mog_assets.answer.notation import Combination, check_combination, combination, combinations
@@ -91,7 +91,7 @@ def _cited(row: AnswerRow, read: Sequence[Passage], best: Likeliest | None) -> l
     """Numbers, from 1, of the passages that an answer rests on; empty if it is not known."""
     if row.span is not None:
         return [row.span["passage"] + 1] if best else []
-    return parsing.cited(row.raw, len(read)) if row.answer is not None else []
+    return replies.cited(row.raw, len(read)) if row.answer is not None else []
 
 
 def _likeliest(retrieval: Retrieval, read: Sequence[Passage], span: Mapping[str, Any] | None) -> Likeliest | None:

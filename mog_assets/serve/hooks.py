@@ -111,7 +111,12 @@ class Observer(Protocol):
     """Is told of questions: `OBSERVERS.register(name, open)`, where `open(settings, keep)` gives one for a project.
 
     `keep` says whether the project stays open for many questions.
+
+    Attributes:
+        listens: Whether it is told of questions.
     """
+
+    listens: bool
 
     def answered(self, questions: Sequence[str], method: str, version: str) -> None:
         """Take note of questions; nothing may be raised, and nobody waits long.

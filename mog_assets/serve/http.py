@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib import metadata
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
@@ -21,13 +22,13 @@ from mog_assets.config.budget import Budget, Written
 from mog_assets.registry import ROUTES
 from mog_assets.resources.errors import MogError
 from mog_assets.search.exact import phrases
-from mog_assets.serve import files, openapi_page
+from mog_assets.serve import files
+from mog_assets.serve.connections import Connections
 from mog_assets.serve.guards import Guard
 from mog_assets.serve.limits import CHOICES, MOST_TURNS, NAME_CHARS, NAMES, ServerOptions
-from mog_assets.serve.observed import Observed
+from mog_assets.serve.observed import Metrics, Observed
 from mog_assets.serve.problems import Problem, problem_of
-from mog_assets.serve.queues import Stream
-from mog_assets.serve.state import Serving
+from mog_assets.serve.queues import Slots, Stream, Together
 
 Name = Annotated[str, Field(max_length=NAME_CHARS)]
 Letter = Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,8}$")]
@@ -83,6 +84,52 @@ class AskBody(Searched):
         description="The conversation so far, in order: a follow-up is made a question that stands alone.",
     )
     stream: bool = Field(False, description="Answer with server-sent events; so does `Accept: text/event-stream`.")
+
+
+class Serving(Connections):
+    """A project, the connections of its server, and its queues.
+
+    Searches, answers and documents have a queue each: an answer may wait for a language model for a minute, and no
+    search should; nor should anybody who reads a document wait for those who search.
+    """
+
+    def __init__(self, project: Any, options: ServerOptions) -> None:
+        super().__init__(options, Metrics(project))
+        self.project = project
+        # More searches at a time than processors would take turns; those that wait go together instead.
+        searches = min(options.concurrency, max(os.cpu_count() or 1, 2))
+        self.search = Slots("search", searches, options.waiting, options.timeout)
+        self.together = Together(self.search)
+        self.answers = Slots("answer", options.concurrency, options.waiting, options.ask_timeout)
+        self.documents = Slots("document", options.concurrency, options.waiting, options.timeout)
+        # What else `GET /v1/corpora` says, by key: routes add theirs.
+        self.facts: dict[str, Callable[[], Any]] = {}
+        # Beginnings of paths whose texts may be as long as a body: routes add theirs.
+        self.long_texts: list[str] = []
+        # Headers that pages of other sites may send: routes add theirs.
+        self.headers = ["authorization", "content-type"]
+
+    def project_for(self, request: Request) -> Any:
+        """The project as who sent a request may see it."""
+        if self.project.authorizer is None:
+            return self.project
+        # Set by the guard; without it nothing is shown.
+        return self.project.as_principal(request.state.principal)
+
+    def end(self) -> None:
+        """Answer all requests that wait, and drop those that are not complete: the time to finish is over."""
+        for work in self._queues:
+            work.end()
+        super().end()
+
+    def close(self) -> None:
+        """Drop what waits in the queues."""
+        for work in self._queues:
+            work.close()
+
+    @property
+    def _queues(self) -> tuple[Slots, ...]:
+        return self.search, self.answers, self.documents
 
 
 # What asks again and again whether the server is well.
@@ -257,7 +304,3 @@ def _add_operation(made: FastAPI, serving: Serving) -> None:
     @made.get("/metrics", tags=["operation"], summary="Metrics in the format of Prometheus")
     async def metrics() -> Response:
         return Response(generate_latest(serving.metrics.registry), media_type=CONTENT_TYPE_LATEST)
-
-    @made.get("/docs", include_in_schema=False)
-    async def docs() -> HTMLResponse:
-        return HTMLResponse(openapi_page.page(made.openapi()), headers={"Content-Security-Policy": openapi_page.POLICY})

@@ -14,7 +14,7 @@ import numpy as np
 from mog_assets import config as configuration
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
-from mog_assets.registry import PROJECT_ATTRIBUTES
+from mog_assets.registry import FOLLOW_UPS, PROJECT_ATTRIBUTES
 from mog_assets.resources import tracing
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotAllowed, NotFound
 from mog_assets.search.exact import phrases, quoted
@@ -381,22 +381,19 @@ class Project:
     def standalone(self, question: str, earlier: Sequence[tuple[str, str]]) -> str:
         """A question of a conversation as one that stands alone, to retrieve and ask with.
 
-        A language model writes it, if the settings have one to answer questions; else words that refer back decide,
-        see `answer.conversation`.
+        What reads conversations makes it, see `registry.FOLLOW_UPS`; without that, it is the question as it is.
 
         Raises:
-            MogError: the model gave none.
+            MogError: it could not be made.
         """
         check_questions([question, *(before for before, _ in earlier)])
-        if not earlier:
-            return question
-        from mog_assets.answer.ask import standalone
-
-        return standalone(self._tools, question, earlier)
+        rewrite = next(iter(FOLLOW_UPS.values()), None) if earlier else None
+        return question if rewrite is None else rewrite(self._tools, question, earlier)
 
     def _answered(self, questions: Sequence[str], method: str, version: str) -> None:
         for observer in self.observers.values():
-            observer.answered(questions, method, version)
+            if observer.listens:
+                observer.answered(questions, method, version)
 
     def document(self, corpus: str, id: str) -> Document:
         """A document as it is searched.

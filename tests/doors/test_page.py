@@ -421,10 +421,10 @@ def test_a_new_question_replaces_one_that_is_being_answered(visit):
 
 @pytest.mark.full
 def test_a_question_that_comes_before_the_choices_waits_for_them(visit):
-    page = visit("/docs")
+    page = visit("/healthz")
     held = []
     page.route("**/v1/corpora", lambda route: held.append(route))
-    page.goto(page.url.replace("/docs", "/"))
+    page.goto(page.url.replace("/healthz", "/"))
     page.locator("#question").fill("How long does a cat sleep?")
     page.keyboard.press("Enter")
     expect(page.locator("#method option")).to_have_count(0)
@@ -542,6 +542,7 @@ def test_there_is_no_button_where_nothing_is_noted(visit):
     expect(page.get_by_role("button", name="This answered it")).to_have_count(0)
 
 
+@pytest.mark.whole
 def test_a_follow_up_is_answered_for_what_it_refers_to(visit):
     page = visit()
     ask(page, CIABATTA)

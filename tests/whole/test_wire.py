@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import pytest
 from chat_server import ChatServer, Reply, completion, extra_input, faults, refusal, refused_parameter, says
 
-from mog_assets.answer.parsing import CITED, choice, text_answer
 from mog_assets.answer.prompted import Prompted
-from mog_assets.answer.replies import MAX_CHARS, Unparsable, only, shown, whole
+from mog_assets.answer.replies import CITED, MAX_CHARS, Unparsable, choice, only, shown, text_answer, whole
 from mog_assets.answer.roles import AnswerRequest, Passage
 from mog_assets.papers.at_rag.judging import CLAIMS, JUDGE, Judgement, attribution, contribution
 from mog_assets.papers.at_rag.roles import CLASSIFY, GRADE_SUPPORT, GRADE_USEFULNESS, REWRITE, THINK
@@ -524,7 +523,7 @@ def test_a_model_without_a_system_role_gets_instructions_before_the_question_and
     messages = [{"role": role, "content": text} for role, text in asked.items()]
     fresh.script([lambda messages: reply])
     model = client(tmp_path)
-    assert model.complete(messages).text and model.complete_many([messages])[0].cached
+    assert model.complete(messages).text and model.complete(messages).cached
     assert [call.body["messages"] for call in fresh.calls[1:]] == [[{"role": "user", "content": "You answer.\n\nWhy?"}]]
     assert "rejects the system role" in caplog.text and "are sent before the question from now on" in caplog.text
     assert client(tmp_path).complete(messages).cached and len(fresh.calls) == 2

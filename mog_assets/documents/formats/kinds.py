@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO
 
@@ -15,6 +16,7 @@ from mog_assets import registry
 from mog_assets.documents.formats import markup
 from mog_assets.documents.formats.marks import Parsed
 from mog_assets.registry import Registry
+from mog_assets.resources import extras
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,12 @@ READERS: Registry[Reader] = registry.READERS
 """Readers by name."""
 
 READERS.register("plain", Reader())
+
+
+def check_reader(reader: str) -> str:
+    """Return what is missing for a reader; empty if nothing is."""
+    absent = [package for package in READERS[reader].packages if find_spec(package) is None]
+    return f"reader: {reader} needs the package {absent[0]}: {extras.command(absent[0])}" if absent else ""
 
 
 GZIP = ".gz"

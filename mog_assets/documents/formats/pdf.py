@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
 import pypdfium2 as pdfium
-from lxml import etree
 from pypdfium2 import raw
 
 from mog_assets.documents.formats.archives import ENCRYPTED
 from mog_assets.documents.formats.marks import Mark, MarkedText, Parsed, clean, first_line, heading
 from mog_assets.documents.formats.pdf_lines import ITEM, Box, Line, Recognised, lines_of, page_lines
 from mog_assets.documents.formats.running import without_running
-from mog_assets.registry import READERS
+from mog_assets.registry import PDF_FORMS, READERS
 from mog_assets.text.languages import DEFAULT, detected
 from mog_assets.text.terms import content_words
 
@@ -72,53 +71,6 @@ def _text(call: Callable[..., int], *given: Any) -> str:
     buffer = ctypes.create_string_buffer(max(size, 2))
     call(*given, ctypes.cast(buffer, ctypes.POINTER(ctypes.c_ushort)), size)
     return " ".join(buffer.raw[: max(size, 2) - 2].decode("utf-16-le", "ignore").split())
-
-
-def xfa_lines(pdf: pdfium.PdfDocument) -> list[Line]:
-    """The captions of an XFA form with the values of its fields, and its other texts.
-
-    Raises:
-        ValueError: it has none that can be read; the message is the reason.
-    """
-    found = [Line(text, False, None) for text in _xfa(_packet(pdf, "template"), _packet(pdf, "datasets"))]
-    if not found:
-        raise ValueError("XFA form: expected text on the pages, got one that only Adobe Reader draws: print it to PDF")
-    return found
-
-
-def _packet(pdf: pdfium.PdfDocument, name: str) -> Any:
-    """The root of a part of an XFA form; an empty element if it has none that can be read."""
-    for number in range(raw.FPDF_GetXFAPacketCount(pdf)):
-        label = ctypes.create_string_buffer(64)
-        raw.FPDF_GetXFAPacketName(pdf, number, label, 64)
-        size = ctypes.c_ulong()
-        raw.FPDF_GetXFAPacketContent(pdf, number, None, 0, size)
-        content = ctypes.create_string_buffer(max(size.value, 1))
-        if label.value.decode("latin-1") == name and raw.FPDF_GetXFAPacketContent(pdf, number, content, size, size):
-            try:
-                return etree.fromstring(
-                    content.raw[: size.value], etree.XMLParser(resolve_entities=False, no_network=True)
-                )
-            except etree.XMLSyntaxError:
-                break
-    return etree.Element(name)
-
-
-def _xfa(template: Any, data: Any) -> Iterator[str]:
-    """What an XFA form says, in the order of its template; last the values that this has no field for."""
-    values: dict[str, list[str]] = {}
-    for element in data.iter(etree.Element):
-        if not len(element) and (text := " ".join((element.text or "").split())):
-            values.setdefault(etree.QName(element).localname, []).append(text)
-    for element in template.iter("{*}draw", "{*}field"):
-        texts = element.iterfind(".//{*}caption//{*}text" if element.tag.endswith("}field") else ".//{*}value//{*}text")
-        rich = element.iterfind(".//{*}exData") if element.tag.endswith("}draw") else ()
-        label = " ".join(" ".join("".join(text.itertext()) for text in (*texts, *rich)).split())
-        value = ", ".join(values.pop(element.get("name"), [])) if element.tag.endswith("}field") else ""
-        if label or value:
-            yield f"{label}: {value}" if label and value else label or value
-    for name, more in values.items():
-        yield f"{name}: {', '.join(more)}"
 
 
 _MOST_BOOKMARKS = 10_000
@@ -181,7 +133,11 @@ def read_pdf(
         edges.append(edge)
     form = pdf.get_formtype()
     if form == raw.FORMTYPE_XFA_FULL or (form == raw.FORMTYPE_XFA_FOREGROUND and _is_wait(pages)):
-        pages, edges = [xfa_lines(pdf)], edges[:1]
+        drawn = [Line(text, False, None) for read in PDF_FORMS.values() for text in read(pdf)]
+        if not drawn:
+            expected = "XFA form: expected text on the pages"
+            raise ValueError(f"{expected}, got one that only Adobe Reader draws: print it to PDF")
+        pages, edges = [drawn], edges[:1]
     without = len(pages) - sum(map(bool, pages))
     if unreadable and unreadable == len(pages):
         raise ValueError("damaged: expected a readable .pdf file, got one without a readable page")

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from mog_assets.answer import parsing
+from mog_assets.answer import replies
 from mog_assets.answer.extractive import Extractive, Nothing, content_words, read_of, share, terms_in, texts_of
 from mog_assets.answer.neural import Neural, pairs_of
 from mog_assets.answer.prompted import QUERY, answer_piece, documents, numbered
@@ -241,7 +241,7 @@ REWRITE: Role[str] = Role(
         "thoughts": numbered("thought", thoughts),
     },
     rules=_rewritten,
-    parse=parsing.query,
+    parse=replies.query,
     form=QUERY,
     step=("rewrite", "query", "Asked in other words"),
 )

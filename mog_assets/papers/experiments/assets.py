@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from mog_assets.answer.ask import reader, reader_name, side_by_side
+from mog_assets.answer.extractive import Extractive
+from mog_assets.answer.roles import Roles
 from mog_assets.build.recipe import Recipe, Work
 from mog_assets.build.tools import Tools
 from mog_assets.config import QuestionSetSettings, Settings
@@ -33,6 +37,9 @@ GROUP = "experiments"
 PREFIX = "experiments/"
 FINDINGS = "findings.json"
 _PACKAGES = ("mog-assets", "dagster", "torch", "transformers", "bm25s")
+
+# Vectors of size 384 that a reader remembers take about 80 MB.
+_REMEMBERED = 100_000
 
 
 def offered(settings: Settings) -> list[Experiment]:
@@ -121,6 +128,29 @@ def _described(question_set: QuestionSetSettings) -> str:
     return "; ".join([*kinds, *(f"{what}: {', '.join(names)}" for what, names in splits if names)])
 
 
+def remembering(encode: Encode, most: int = _REMEMBERED) -> Encode:
+    """Return the same with a cache in memory: looking up vectors on disk takes longer than the rest of an answer."""
+    vectors: dict[str, np.ndarray] = {}
+
+    def remembered(texts: Sequence[str]) -> np.ndarray:
+        if not texts:
+            return encode(texts)
+        missing = [text for text in dict.fromkeys(texts) if text not in vectors]
+        if len(vectors) + len(missing) > most:
+            vectors.clear()
+            missing = list(dict.fromkeys(texts))
+        if missing:
+            vectors.update(zip(missing, encode(missing), strict=True))
+        return np.stack([vectors[text] for text in texts])
+
+    return remembered
+
+
+def _open_reader(tools: Tools) -> Roles:
+    roles = reader(tools)
+    return replace(roles, encode=remembering(roles.encode)) if isinstance(roles, Extractive) else roles
+
+
 def _lab(experiment: Experiment, work: Work) -> Lab:
     tools = work.tools
     versions = digest(
@@ -153,7 +183,7 @@ def _lab(experiment: Experiment, work: Work) -> Lab:
         open_retrieval=partial(Retrieval.open, tools, work.input),
         cached=cached,
         progress=work.progress,
-        open_reader=lambda: reader(tools),
+        open_reader=partial(_open_reader, tools),
         each=side_by_side(tools),
     )
 

@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mog_assets.answer import extractive, neural
 from mog_assets.answer.answerers import Means
+from mog_assets.answer.prompted import prompts_fingerprint
+from mog_assets.answer.reader.model import shipped
 from mog_assets.answer.readers import ANSWER_READERS
 from mog_assets.answer.retrieve import given, texts
 from mog_assets.answer.roles import AnswerRequest, Passage
@@ -73,8 +76,16 @@ def read_by_contexts(settings: Settings) -> Sequence[str]:
 def options(settings: Settings) -> list[Any]:
     """The settings that answers to contexts depend on, besides those of assets that experiments read."""
     # Assets of the reader are inputs.
-    reader = ANSWER_READERS[settings.answering.reader].versions(settings)
-    return [*reader, passages_method(settings).name, settings.retriever, EXPERIMENT_SETTINGS.of(settings).questions]
+    name, llm = settings.answering.reader, settings.llm
+    reader = [name, extractive.VERSION, neural.VERSION, shipped().name, prompts_fingerprint()]
+    model = [llm.model, llm.temperature, llm.max_tokens, llm.structured] if name == "openai" else []
+    return [
+        *reader,
+        *model,
+        passages_method(settings).name,
+        settings.retriever,
+        EXPERIMENT_SETTINGS.of(settings).questions,
+    ]
 
 
 def depends_on(lab: Lab, question_set: str, size: int) -> list[Any]:

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mog_assets.registry import ROUTES
-from mog_assets.serve.state import Serving
+from mog_assets.serve.http import Serving
 
 PATH = "/mcp"
 

@@ -62,7 +62,7 @@ class Noting:
     """
 
     def __init__(self, settings: UseSettings, home: Path, keep: bool, every: float = _DAY_SECONDS) -> None:
-        self.settings, self.path = settings, use.log_path(home)
+        self.settings, self.path, self.listens = settings, use.log_path(home), settings.log
         self.failures = 0
         self._warned, self._counting = False, Lock()
         self._asked = use.UseEntry(self.path)
@@ -82,8 +82,6 @@ class Noting:
 
     def answered(self, questions: Sequence[str], method: str, version: str) -> None:
         """Note questions that have been answered. What goes wrong is counted, and told once: no search fails by it."""
-        if not self.settings.log:
-            return
         try:
             self._asked.note(questions, method, version)
         except MogError as error:

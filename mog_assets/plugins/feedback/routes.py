@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mog_assets.plugins.feedback.settings import USE
 from mog_assets.registry import ROUTES
+from mog_assets.serve.http import Serving
 from mog_assets.serve.limits import NAME_CHARS, PLACES
 from mog_assets.serve.problems import Problem
 from mog_assets.serve.results import Span
-from mog_assets.serve.state import Serving
 
 
 class _Strict(BaseModel):

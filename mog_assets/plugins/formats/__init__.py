@@ -4,4 +4,5 @@ from mog_assets import registry
 
 registry.FORMATS.add_modules(f"{__name__}.kinds")
 registry.CONTAINERS.add_modules(f"{__name__}.kinds")
+registry.PDF_FORMS.add_modules(f"{__name__}.forms")
 registry.READERS.add_modules(f"{__name__}.readers")

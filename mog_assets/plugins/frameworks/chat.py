@@ -20,11 +20,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from mog_assets.plugins.frameworks.paths import CHAT_PATH, MODELS_PATH
 from mog_assets.registry import ROUTES
 from mog_assets.resources.errors import NotFound
+from mog_assets.serve.http import Serving
 from mog_assets.serve.limits import MOST_TURNS, NAME_CHARS, ServerOptions
 from mog_assets.serve.problems import Problem
 from mog_assets.serve.queues import Happened, Stream
 from mog_assets.serve.results import page_of
-from mog_assets.serve.state import Serving
 
 # What a chat program calls a model: this one searches all corpora, `mog/CORPUS` one of them.
 MODEL = "mog"

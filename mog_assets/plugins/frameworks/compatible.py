@@ -16,10 +16,10 @@ from mog_assets.plugins.frameworks.paths import DIFY_PATH, OPENAI_PATH
 from mog_assets.plugins.frameworks.scores import shares
 from mog_assets.registry import ROUTES
 from mog_assets.resources.errors import NotFound
+from mog_assets.serve.http import Serving
 from mog_assets.serve.limits import NAME_CHARS
 from mog_assets.serve.problems import Problem
 from mog_assets.serve.results import Passage
-from mog_assets.serve.state import Serving
 
 ALL = "all"
 Where = dict[str, Any]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 from mog_assets.answer.replies import MAX_CHARS, Unparsable, encodable, failure
@@ -10,13 +12,27 @@ from mog_assets.plugins.generated_questions import filters
 from mog_assets.plugins.generated_questions.candidates import ANSWERED, OPEN, REFUSED, Candidate, Dropped, ModelRequest
 from mog_assets.plugins.generated_questions.model import FORM, NothingToAsk, request, written
 from mog_assets.plugins.generated_questions.windows import Extract
-from mog_assets.resources.chat import Completion, Failure, Message, SpendCapReached
+from mog_assets.resources import tracing
+from mog_assets.resources.chat import Completion, Form, Message, NoResponse, RequestFailed, SpendCapReached
 from mog_assets.resources.llm import OpenAIModel
 from mog_assets.resources.progress import Advance
 from mog_assets.resources.store import digest
 
 # Requests after which it is seen whether there is anybody who answers.
 _BATCH = 64
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a request has no answer.
+
+    Attributes:
+        reason: In one sentence.
+        unanswered: Whether there was no response after all attempts, so that a later run may get one.
+    """
+
+    reason: str
+    unanswered: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,7 +78,7 @@ def ask(
             settled |= {key: (OPEN, stopped) for key in batch}
             continue
         try:
-            responses = llm.complete_many([messages[key] for key in batch], advance, FORM)
+            responses = complete_many(llm, [messages[key] for key in batch], advance, FORM)
         except SpendCapReached as error:
             stopped = str(error)
             # Answers that arrived before, and those of earlier runs, are in the cache.
@@ -78,6 +94,47 @@ def ask(
         for key, window in zip(keys, windows, strict=True)
     ]
     return Replies(rows, sum(settled[key][0] != OPEN for key in missing), stopped)
+
+
+def complete_many(
+    llm: OpenAIModel, requests: Sequence[Sequence[Message]], advance: Advance | None = None, form: Form | None = None
+) -> list[Completion | Failure]:
+    """Answer chats concurrently, in order; a failed one does not stop the others, and equal ones are one request.
+
+    `advance` is called with the number of requests done since the last call, from this thread.
+
+    Raises:
+        SpendCapReached: as `OpenAIModel.complete`; requests in progress have ended and are in the cache.
+        MogError: as `OpenAIModel.complete`, except failures of single requests.
+    """
+
+    def answer(messages: Sequence[Message]) -> Completion | Failure:
+        try:
+            return llm.complete(messages, form)
+        except RequestFailed as error:
+            return Failure(str(error), isinstance(error, NoResponse))
+
+    try:
+        with ThreadPoolExecutor(llm.settings.concurrency, "llm") as pool:
+            keys = [digest(list(messages)) for messages in requests]
+            # Each is paid for.
+            distinct, times = dict(zip(keys, requests, strict=True)), Counter(keys)
+            futures = {pool.submit(tracing.carried(answer), distinct[key]): key for key in distinct}
+            answers = dict[str, Completion | Failure]()
+            try:
+                for future in as_completed(futures):
+                    key = futures[future]
+                    answers[key] = future.result()
+                    if advance:
+                        advance(times[key])
+            except BaseException:
+                # Requests in progress end, and their answers are cached.
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    except SpendCapReached:
+        # Raised anew, because the requests in progress have added to the cost.
+        raise llm.cap_reached() from None
+    return [answers[key] for key in keys]
 
 
 def _cached(llm: OpenAIModel, messages: Sequence[Message], stopped: str) -> Completion | Failure:

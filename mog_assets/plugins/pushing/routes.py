@@ -9,9 +9,9 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from mog_assets.registry import ROUTES
+from mog_assets.serve.http import Serving
 from mog_assets.serve.limits import NAME_CHARS
 from mog_assets.serve.problems import Problem
-from mog_assets.serve.state import Serving
 
 _DOCUMENTS = "/v1/documents/"
 Id = Annotated[str, Path(max_length=NAME_CHARS)]

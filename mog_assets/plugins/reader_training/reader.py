@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mog_assets import registry
-from mog_assets.answer.readers import AnswerReader, neural_name, neural_versions, open_neural
+from mog_assets.answer.readers import AnswerReader, neural_name, open_neural
 from mog_assets.answer.roles import Roles
 from mog_assets.build.tools import Tools
 
@@ -23,5 +23,5 @@ def _open(tools: Tools) -> Roles:
 
 registry.ANSWER_READERS.register(
     "trained",
-    AnswerReader(_open, lambda tools: neural_name(tools, "trained"), neural_versions, assets=(ASSET,), trains=True),
+    AnswerReader(_open, lambda tools: neural_name(tools, "trained"), assets=(ASSET,), trains=True),
 )

@@ -2,4 +2,5 @@
 
 from mog_assets import registry
 
+registry.RUN_TABLES.add_modules(f"{__name__}.shares")
 registry.RECIPES.add_modules(f"{__name__}.assets")

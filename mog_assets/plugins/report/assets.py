@@ -7,17 +7,17 @@ import pandas as pd
 from mog_assets.answer.answerers import answer_tables
 from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
-from mog_assets.evaluate.configuration import configuration, shown_configuration
+from mog_assets.evaluate.configuration import shown_configuration
 from mog_assets.evaluate.leaderboard import leaderboards
 from mog_assets.evaluate.measures import LEADS, Board, boards, headline_measures
 from mog_assets.evaluate.runs_assets import scored_questions
 from mog_assets.evaluate.score_tables import read_comparisons
 from mog_assets.evaluate.scores import leaderboard
-from mog_assets.evaluate.shares import SHARES
 from mog_assets.plugins.report import browse, checks, plots
 from mog_assets.plugins.report.charts import Report
-from mog_assets.plugins.report.history_assets import build_history
+from mog_assets.plugins.report.history_assets import build_history, configuration
 from mog_assets.plugins.report.page import environment, render
+from mog_assets.plugins.report.shares import SHARES
 from mog_assets.questions.sources import origins, said
 from mog_assets.registry import RECIPES
 
@@ -35,7 +35,7 @@ def build_report(work: Work) -> None:
     table, made_by = pd.read_parquet(past.path("history.parquet")), origins(settings)
     shown = shown_configuration(settings)
     chosen, items = work.input("method").manifest.info, work.input("known_items").manifest.info["rows"]
-    counted = browse.of_one(pd.read_parquet(work.input("runs").path(SHARES)), chosen["method"])
+    counted = browse.of_one(pd.read_parquet(work.input("runs").path(f"{SHARES}.parquet")), chosen["method"])
     tables = [(table, answered.manifest.info.get(table.name, [])) for table in answer_tables()] if answered else []
     facts = [
         *([("scores of", f"{table['time'].max():%Y-%m-%d %H:%M} UTC")] if len(table) else []),

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.evaluate.measures import leading_measure
-from mog_assets.evaluate.shares import groups_of
 from mog_assets.evaluate.significance import bootstrap_interval, by_document
+from mog_assets.plugins.report.shares import groups_of
 from mog_assets.questions.sets import Question
 from mog_assets.search.methods import AUTO, METHODS, rankings, unlimited, unplaced
 

@@ -8,13 +8,28 @@ from datetime import UTC, datetime
 import pandas as pd
 
 from mog_assets.build.recipe import Work
-from mog_assets.evaluate.configuration import configuration
+from mog_assets.config import Settings
+from mog_assets.evaluate.configuration import NO_MATTER
 from mog_assets.evaluate.measures import headline_measures
 from mog_assets.plugins.report import history, plots
 from mog_assets.questions.sources import origins
+from mog_assets.registry import SECTIONS
+from mog_assets.resources.store import digest
 from mog_assets.search.methods import controls
 
 TABLE, ACCEPTED = "history.parquet", "accepted.parquet"
+
+
+def configuration(settings: Settings) -> str:
+    """Return a digest of the settings in mog.yaml that scores depend on, without paths and execution settings."""
+    # Questions that are made or noted differ from one evaluation to the next, and only those of both are compared.
+    exclude = {"home", "corpora", "question_sets", "engine", "llm", "answering"}
+    exclude |= {name for name, section in SECTIONS.items() if not section.scored}
+    chosen = settings.model_dump(mode="json", exclude=exclude)
+    for section, names in NO_MATTER.items():
+        chosen[section] = {name: value for name, value in chosen[section].items() if name not in names}
+    sets = {name: [q.corpora, q.train, q.test] for name, q in settings.question_sets.items()}
+    return digest(chosen, sorted(settings.corpora), sets)
 
 
 def build_history(work: Work) -> None:

@@ -18,7 +18,6 @@ import pandas as pd
 from mog_assets.evaluate.leaderboard import differences_shown
 from mog_assets.evaluate.measures import LEADS, boards, leading_measure, lower_is_better
 from mog_assets.evaluate.scores import gap_closed, on_documents, p_text
-from mog_assets.evaluate.shares import FEWEST
 from mog_assets.index.vector_stores import VECTOR_STORES
 from mog_assets.plugins.report.charts import (
     EVALUATIONS,
@@ -36,6 +35,7 @@ from mog_assets.plugins.report.charts import (
     text,
 )
 from mog_assets.plugins.report.history import ALPHA
+from mog_assets.plugins.report.shares import FEWEST
 from mog_assets.questions.sources import said
 from mog_assets.registry import SCORE_TABLES
 from mog_assets.search.methods import LIMITS, controls, unplaced

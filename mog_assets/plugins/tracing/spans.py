@@ -22,6 +22,7 @@ from mog_assets.resources.errors import ConfigError
 
 T = TypeVar("T")
 
+PACKAGE = "opentelemetry.trace"
 EXPORTER = "OTEL_TRACES_EXPORTER"
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -32,7 +33,7 @@ _NONE: AbstractContextManager[None] = nullcontext()
 
 def _tracer() -> Any:
     """What makes spans; None if nobody collects them."""
-    api = sys.modules.get("opentelemetry.trace")
+    api = sys.modules.get(PACKAGE)
     if api is None:
         return None
     provider = api.get_tracer_provider()

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from mog_assets import cli
-from mog_assets.answer import parsing
+from mog_assets.answer import replies
 from mog_assets.evaluate.answers import answer_board, mark, score_answers
 from mog_assets.papers.briefcontext.letters import choice
 from mog_assets.papers.briefcontext.mirage import read_outputs, score
@@ -170,8 +170,8 @@ def test_strict_and_mirage_scorers_read_the_same_output_each_in_its_way(raw, str
     for right in "ABC":
         members = choices(1, right)
         try:
-            said = parsing.choice(raw, members[0].options)
-        except parsing.Unparsable:
+            said = replies.choice(raw, members[0].options)
+        except replies.Unparsable:
             said = None
         assert said == strict
         (row,) = mark(rows_of([("0", said, raw)]), {"s": members}).to_dict("records")

@@ -16,7 +16,6 @@ from mog_assets import config
 from mog_assets.answer.answerers import serial
 from mog_assets.answer.extractive import Extractive
 from mog_assets.answer.notation import is_control
-from mog_assets.answer.readers import remembering
 from mog_assets.answer.roles import Reply, Usage
 from mog_assets.answer.rows import read_answers
 from mog_assets.build.tools import Tools
@@ -27,7 +26,7 @@ from mog_assets.papers.briefcontext.experiments import briefcontext, conflicts, 
 from mog_assets.papers.briefcontext.preflight_quality import Confusion, preflight_cases, preflight_quality
 from mog_assets.papers.experiments import contexts
 from mog_assets.papers.experiments.answers import flip_rows, of_model, paired_rows
-from mog_assets.papers.experiments.assets import all_answered, findings, offered
+from mog_assets.papers.experiments.assets import all_answered, findings, offered, remembering
 from mog_assets.papers.experiments.commands import do
 from mog_assets.papers.experiments.contexts import place
 from mog_assets.papers.experiments.costs import map_reduce_relation

@@ -62,3 +62,15 @@ def test_the_page_of_the_routes_lists_them(served):
     for path in ("/retrieval", "/v1/vector_stores/{id}/search"):
         assert f"<code>{path}</code>" in text
     assert "retrieval_setting.top_k" in text
+
+
+def test_the_page_of_the_routes_needs_no_other_host(served):
+    status, headers, data = served.call("/docs")
+    text = data.decode()
+    for path in ("/v1/retrieve", "/v1/ask", "/metrics"):
+        assert f"<code>{path}</code>" in text
+    assert "<script" not in text and "http://" not in text and "https://" not in text
+    assert headers["content-security-policy"].startswith("default-src 'none'")
+    # Below the path of a proxy, too.
+    assert 'href="openapi.json"' in text and 'href="/' not in text
+    assert served.call("/docs", method="HEAD")[0] == status == 200

@@ -17,6 +17,7 @@ from mog_assets.build.tools import Tools
 from mog_assets.evaluate.measures import evaluate
 from mog_assets.evaluate.scores import score
 from mog_assets.plugins.report import assets, history, plots
+from mog_assets.plugins.report.history_assets import configuration
 
 
 def dated(table: pd.DataFrame) -> pd.DataFrame:
@@ -197,3 +198,13 @@ def test_plots_of_the_history_are_small_pngs():
     for name in ("a $strange$ <set>", "absent"):
         data = plots.er_over_time(table, name)
         assert data.startswith(b"\x89PNG") and len(data) < MAX_BYTES
+
+
+def test_where_and_when_things_run_is_no_change_of_the_configuration(tmp_path, make_project):
+    settings = make_project(tmp_path, {"corpora": {"c": {"path": "c"}}}).settings
+    automation_settings = settings.automation.model_copy(update={"nightly": "5 4 * * *", "interval_seconds": 7})
+    encoder = settings.encoder.model_copy(update={"device": "cpu"})
+    same = settings.model_copy(update={"automation": automation_settings, "encoder": encoder})
+    assert configuration(same) == configuration(settings)
+    other = settings.model_copy(update={"k": 3})
+    assert configuration(other) != configuration(settings)

@@ -14,10 +14,9 @@ import pytest
 from browser import watch_errors
 
 from mog_assets.build.plots import MAX_BYTES
-from mog_assets.evaluate import shares
 from mog_assets.evaluate.measures import Board, evaluate, headline_measures
 from mog_assets.evaluate.scores import COLUMNS, score
-from mog_assets.plugins.report import browse, history, plots
+from mog_assets.plugins.report import browse, history, plots, shares
 from mog_assets.plugins.report.charts import Report
 from mog_assets.plugins.report.page import environment, render
 from mog_assets.questions.sets import Evidence, Question

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from readers import CHOICE, OPTIONS, PASSAGES, UNSUPPORTED, YES_NO, Library, Scripted, by_words, means
 
-from mog_assets.answer import parsing
+from mog_assets.answer import replies
 from mog_assets.answer.answerers import WAYS, Means, cot, one_step
 from mog_assets.answer.extractive import Extractive, bm25_scores
 from mog_assets.answer.prompted import Prompted, prompts_fingerprint
@@ -112,7 +112,7 @@ def test_no_question_is_no_work(method):
     ],
 )
 def test_choice_is_read_through_what_stands_around_it(text, letter):
-    assert parsing.choice(text, OPTIONS) == letter
+    assert replies.choice(text, OPTIONS) == letter
 
 
 @pytest.mark.parametrize(
@@ -125,20 +125,20 @@ def test_choice_is_read_through_what_stands_around_it(text, letter):
 )
 def test_what_names_no_option_is_no_choice(text):
     with pytest.raises(Unparsable, match="expected"):
-        parsing.choice(text, OPTIONS)
+        replies.choice(text, OPTIONS)
 
 
 def test_open_answers_and_queries_are_read():
-    assert parsing.text_answer('{"answer": " insulin "}') == "insulin"
-    assert parsing.text_answer("Insulin.") == "Insulin."
-    assert parsing.text_answer('{"answer": "half \\ud800"}') == "half \N{REPLACEMENT CHARACTER}"
-    assert parsing.query('{"query": "two\\nlines"}') == "two lines"
+    assert replies.text_answer('{"answer": " insulin "}') == "insulin"
+    assert replies.text_answer("Insulin.") == "Insulin."
+    assert replies.text_answer('{"answer": "half \\ud800"}') == "half \N{REPLACEMENT CHARACTER}"
+    assert replies.query('{"query": "two\\nlines"}') == "two lines"
     for wrong in ('{"answer": "cut', '{"answer": ""}', '{"answer": 3}', "  "):
         with pytest.raises(Unparsable):
-            parsing.text_answer(wrong)
+            replies.text_answer(wrong)
     for wrong in ("plain words", '{"query": ""}', json.dumps({"query": "x" * 1001})):
         with pytest.raises(Unparsable):
-            parsing.query(wrong)
+            replies.query(wrong)
 
 
 def test_output_that_is_too_long_is_a_failure_and_is_not_kept():

@@ -7,7 +7,7 @@ from chat_server import ChatServer, Reply, dropped, extra_input, malformed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mog_assets.answer.parsing import AnswerText, text_answer
+from mog_assets.answer.replies import AnswerText, text_answer
 from mog_assets.resources.chat import LlmSettings, RequestFailed
 from mog_assets.resources.llm import OpenAIModel
 

@@ -177,6 +177,7 @@ def xfa(template, data):
     return pdf([[(72, 700, 10, "Please wait...")]], "Form", objects=objects)
 
 
+@pytest.mark.whole
 def test_an_xfa_form_is_read_or_refused_as_one():
     template = (
         b'<template xmlns="http://www.xfa.org/schema/xfa-template/3.0/"><subform><draw><value><text>Application</text></value>'

@@ -13,12 +13,12 @@ from scipy import stats
 
 from mog_assets import cli
 from mog_assets.evaluate.answers import mark, score_answers
-from mog_assets.evaluate.comparison import compare_cells
 from mog_assets.evaluate.measures import evaluate, measure_names
 from mog_assets.evaluate.scores import compare, score, side_by_side
 from mog_assets.evaluate.significance import (
     bootstrap_interval,
     by_document,
+    compare_cells,
     detectable,
     effect_size,
     least_p,

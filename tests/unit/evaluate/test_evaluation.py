@@ -19,7 +19,6 @@ from mog_assets.build.plots import MAX_BYTES
 from mog_assets.build.tools import Tools
 from mog_assets.evaluate import assets as evaluation_assets
 from mog_assets.evaluate import plots
-from mog_assets.evaluate.configuration import configuration
 from mog_assets.evaluate.measures import boards as of_boards
 from mog_assets.evaluate.measures import evaluate, headline_measures, measure_names
 from mog_assets.evaluate.runs import read_runs
@@ -147,16 +146,6 @@ def test_plots_are_small_pngs(drawn):
         plots.er_against_cost(table, "absent"),
     ]
     assert all(data.startswith(b"\x89PNG") and len(data) < MAX_BYTES for data in pictures)
-
-
-def test_where_and_when_things_run_is_no_change_of_the_configuration(tmp_path, make_project):
-    settings = make_project(tmp_path, {"corpora": {"c": {"path": "c"}}}).settings
-    automation_settings = settings.automation.model_copy(update={"nightly": "5 4 * * *", "interval_seconds": 7})
-    encoder = settings.encoder.model_copy(update={"device": "cpu"})
-    same = settings.model_copy(update={"automation": automation_settings, "encoder": encoder})
-    assert configuration(same) == configuration(settings)
-    other = settings.model_copy(update={"k": 3})
-    assert configuration(other) != configuration(settings)
 
 
 # The graph over a tiny corpus

@@ -6,12 +6,12 @@ import pytest
 from scipy import stats
 
 from mog_assets.evaluate import scores as scores_module
-from mog_assets.evaluate.comparison import compare_cells
 from mog_assets.evaluate.measures import lower_is_better, measure_names
 from mog_assets.evaluate.scores import compare, leaderboard, score, side_by_side
 from mog_assets.evaluate.significance import (
     bootstrap_interval,
     by_document,
+    compare_cells,
     detectable,
     effect_size,
     holm,

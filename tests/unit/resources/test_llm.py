@@ -34,7 +34,7 @@ from chat_server import (
 )
 from shared import ROOT
 
-from mog_assets.resources.chat import Completion, Failure, LlmSettings, RequestFailed, SpendCapReached
+from mog_assets.resources.chat import Completion, LlmSettings, RequestFailed, SpendCapReached
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.llm import OpenAIModel
 
@@ -230,12 +230,6 @@ def test_words_outside_a_vocabulary_are_given_as_they_are(server):
     assert client().complete(ask("Is it useful?")).text == "Certainly! PASS-ish."
 
 
-def test_message_that_is_not_text_is_a_failure_of_its_own(server):
-    answers = client().complete_many([ask("broken \ud800"), ask("herons")])
-    assert isinstance(answers[0], Failure) and "UTF-8" in answers[0].reason
-    assert answers[1].text == "about herons"
-
-
 def test_answer_is_paid_once_whatever_asks_again(server, tmp_path):
     first = client(tmp_path, price_in=3).complete(ask("herons"))
     again = client(tmp_path, price_in=5, timeout=1, concurrency=1)
@@ -269,57 +263,12 @@ def test_cached_answer_needs_no_key(server, tmp_path, monkeypatch):
         llm.complete(ask("otters"))
 
 
-def test_many_come_in_order_concurrently_and_one_failure_loses_no_other(server, tmp_path):
-    server.seconds = 0.05
-    server.script([refusal("not that one")], of="topic 4")
-    done = []
-    llm = client(tmp_path, concurrency=3)
-    answers = llm.complete_many([ask(f"topic {i}") for i in range(9)], done.append)
-    assert answers[4] == Failure("llm: gpt-4o-mini refused: not that one")
-    assert [a.text for a in answers if isinstance(a, Completion)] == [f"about topic {i}" for i in range(9) if i != 4]
-    assert done == [1] * 9
-    assert 1 < server.most_at_once <= 3
-    assert (llm.tally.calls, llm.tally.cached, llm.tally.failures) == (9, 0, 1)
-
-
-def test_equal_requests_of_a_batch_are_asked_once(server):
-    done = []
-    llm = client()
-    answers = llm.complete_many([ask("herons"), ask("otters"), ask("herons")], done.append)
-    assert [answer.text for answer in answers] == ["about herons", "about otters", "about herons"]
-    assert sum(done) == 3
-    assert llm.tally.calls == 2
-
-
-def test_many_are_resumed_from_what_is_there(server, tmp_path):
-    client(tmp_path).complete_many([ask(f"topic {i}") for i in range(5)])
-    done = []
-    llm = client(tmp_path)
-    before = llm.tally
-    answers = llm.complete_many([ask(f"topic {i}") for i in range(8)], done.append)
-    assert [a.cached for a in answers] == [True] * 5 + [False] * 3
-    assert sum(done) == 8
-    used = llm.tally - before
-    assert (used.calls, used.cached) == (3, 5)
-    assert set(server.asked.values()) == {1}
-
-
 def test_limit_holds_over_all_threads(server):
     server.seconds = 0.05
     llm = client(concurrency=2)
     with ThreadPoolExecutor(6) as pool:
         assert len(list(pool.map(llm.complete, [ask(f"topic {i}") for i in range(6)]))) == 6
     assert server.most_at_once == 2
-
-
-def test_wrong_key_ends_a_batch_and_shows_no_key(server, tmp_path, caplog):
-    # Some endpoints quote the key.
-    server.script([status(401, f"wrong key {KEY}")] * 40)
-    llm = client(tmp_path, concurrency=2)
-    with pytest.raises(MogError, match="set OPENAI_API_KEY") as raised:
-        llm.complete_many([ask(f"topic {i}") for i in range(40)])
-    assert KEY not in "".join(traceback.format_exception(raised.value)) + caplog.text
-    assert len(server.calls) < 40
 
 
 def test_key_is_in_no_error_and_not_in_the_cache(server, tmp_path, caplog):
@@ -330,11 +279,11 @@ def test_key_is_in_no_error_and_not_in_the_cache(server, tmp_path, caplog):
             client(tmp_path).complete(ask(f"topic {i}"))
         said += traceback.format_exception(raised.value)
     server.script([status(500, f"you sent {KEY}")] * 5)
-    (failure,) = client(tmp_path).complete_many([ask("otters")])
-    assert "you sent …" in failure.reason
+    with pytest.raises(RequestFailed, match="you sent …") as failure:
+        client(tmp_path).complete(ask("otters"))
     client(tmp_path).complete(ask("herons"))
     assert server.calls[-1].headers["authorization"] == f"Bearer {KEY}"
-    assert KEY not in "".join(said) + failure.reason + caplog.text
+    assert KEY not in "".join(said) + str(failure.value) + caplog.text
     assert KEY.encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
 
 
@@ -366,31 +315,6 @@ def test_endpoint_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with pytest.raises(RequestFailed, match=rf"http://127.0.0.1:{port}/v1 did not answer \(.*Connection refused"):
         client(attempts=2).complete(ask("herons"))
-
-
-def test_spend_cap_stops_cleanly_and_a_higher_one_resumes(server, tmp_path):
-    # 5 words in, 3 out: 8 USD each.
-    priced = {"price_in": 1_000_000, "price_out": 1_000_000, "concurrency": 2}
-    server.seconds = 0.02
-    requests = [ask(f"topic_{i}") for i in range(20)]
-    server.answer = lambda messages: "one two three"
-    llm = client(tmp_path, budget_usd=40, **priced)
-    with pytest.raises(SpendCapReached, match=r"has spent \d+ USD, the cap is 40: raise it and run again") as raised:
-        llm.complete_many(requests)
-    paid = len(server.calls)
-    # Five reach the cap, and one was under way beside the last of them.
-    assert 5 <= paid <= 6
-    assert llm.tally.usd == 8 * paid
-    assert f"has spent {8 * paid} USD" in str(raised.value)
-    more = client(tmp_path, budget_usd=1000, **priced)
-    answers = more.complete_many(requests)
-    assert [a.cached for a in answers].count(True) == paid
-    assert more.tally.usd == 8 * (20 - paid)
-    assert set(server.delivered.values()) == {1}
-    nothing_left = client(tmp_path, budget_usd=0, **priced)
-    assert nothing_left.complete_many(requests) == [
-        Completion(**{**vars(answer), "cached": True}) for answer in answers
-    ]
 
 
 def test_attempt_after_the_cap_is_not_made(server):
@@ -457,6 +381,7 @@ def test_cache_that_cannot_grow_is_an_error_and_keeps_what_it_holds(server, tmp_
 
 CHILD = """
 import json, sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from mog_assets.resources.chat import LlmSettings
 from mog_assets.resources.llm import OpenAIModel
@@ -465,7 +390,8 @@ order = json.loads(sys.argv[1])
 settings = LlmSettings(max_tokens=50, concurrency=order["concurrency"])
 llm = OpenAIModel(settings, 0, Path(order["cache"]))
 requests = [[{"role": "user", "content": f"prompt {i}"}] for i in range(order["prompts"])]
-print(sum(answer.text.startswith("about") for answer in llm.complete_many(requests)))
+with ThreadPoolExecutor(order["concurrency"]) as pool:
+    print(sum(answer.text.startswith("about") for answer in pool.map(llm.complete, requests)))
 """
 
 
@@ -584,13 +510,11 @@ def test_real_model_server_answers_over_the_same_wire(model_server, tmp_path, mo
     monkeypatch.setenv("OPENAI_BASE_URL", url)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     llm = client(tmp_path, model=model, max_tokens=12, concurrency=2, timeout=60)
-    answers = llm.complete_many([ask("herons"), ask("otters")])
+    answers = [llm.complete(ask(text)) for text in ("herons", "otters")]
     assert [type(answer) for answer in answers] == [Completion] * 2, answers
     assert all(answer.text and answer.tokens_in > 10 and 0 < answer.tokens_out <= 12 for answer in answers)
     assert {answer.finish_reason for answer in answers} <= {"stop", "length"}
     assert (llm.tally.calls, llm.tally.retries) == (2, 0)
     again = client(tmp_path, model=model, max_tokens=12)
-    assert [answer.text for answer in again.complete_many([ask("herons"), ask("otters")])] == [
-        answer.text for answer in answers[:2]
-    ]
+    assert [again.complete(ask(text)).text for text in ("herons", "otters")] == [answer.text for answer in answers]
     assert again.tally.calls == 0

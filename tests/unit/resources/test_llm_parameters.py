@@ -1,6 +1,7 @@
 """Models that refuse a parameter get what they take: learned once, remembered, and told apart in the cache."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from chat_server import REASONING, ChatServer, extra_input, refused_parameter, status
@@ -46,7 +47,8 @@ def test_a_reasoning_model_is_asked_with_what_it_takes(server, tmp_path):
 def test_what_a_model_takes_is_learned_once_for_all_requests_and_runs(server, tmp_path):
     server.refuses = REASONING
     first = client(tmp_path, concurrency=1)
-    first.complete_many([ask(f"topic {i}") for i in range(4)])
+    for i in range(4):
+        first.complete(ask(f"topic {i}"))
     assert len(server.calls) == 2 + 4
     client(tmp_path).complete(ask("herons"))
     assert len(server.calls) == 2 + 4 + 1
@@ -54,7 +56,8 @@ def test_what_a_model_takes_is_learned_once_for_all_requests_and_runs(server, tm
 
 def test_many_requests_at_once_all_learn_and_none_fails(server, tmp_path):
     server.refuses, server.seconds = REASONING, 0.02
-    answers = client(tmp_path, concurrency=8).complete_many([ask(f"topic {i}") for i in range(16)])
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(client(tmp_path, concurrency=8).complete, [ask(f"topic {i}") for i in range(16)]))
     assert [answer.text for answer in answers] == [f"about topic {i}" for i in range(16)]
     assert set(server.delivered.values()) == {1}
 

@@ -8,6 +8,12 @@ import json
 from html import escape
 from typing import Any
 
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
+
+from mog_assets.registry import ROUTES
+from mog_assets.serve.http import Serving
+
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; }
 h2 { margin-top: 2.5rem; font-size: 1.05rem; } h2 code { font-size: 1rem; }
@@ -21,7 +27,7 @@ POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; fram
 
 
 def page(described: dict[str, Any]) -> str:
-    """HTML of an OpenAPI description."""
+    """Return the HTML of an OpenAPI description."""
     info, schemas = described["info"], described.get("components", {}).get("schemas", {})
     parts = [
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(info["title"])}</title>',
@@ -80,3 +86,12 @@ def _table(rows: list[tuple[str, str, str]]) -> str:
         for name, kind, text in rows
     )
     return f"<table><tr><th>name</th><th>type</th><th></th></tr>{cells}</table>"
+
+
+def _add(made: FastAPI, serving: Serving) -> None:
+    @made.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return HTMLResponse(page(made.openapi()), headers={"Content-Security-Policy": POLICY})
+
+
+ROUTES.register("docs", _add)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mog_assets.answer.conversation import around, refers_back, standalone
+from mog_assets.plugins.frameworks.conversation import around, refers_back, standalone
 
 ONIONS = "When should onions stop being watered?"
 

@@ -1,10 +1,22 @@
-"""Make a follow-up of a conversation a question that stands alone, without a model: by the words that refer back."""
+"""Make a follow-up of a conversation a question that stands alone: by the language model that answers questions.
+
+Without a model it is made by the words that refer back.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
+from mog_assets.answer.ask import reader
+from mog_assets.answer.extractive import Extractive
+from mog_assets.answer.prompted import QUERY
+from mog_assets.answer.replies import query
+from mog_assets.answer.roles import AnswerRequest, Reply, Role
+from mog_assets.build.tools import Tools
+from mog_assets.registry import FOLLOW_UPS
+from mog_assets.resources.errors import MogError
 from mog_assets.text.languages import DEFAULT, detected
 from mog_assets.text.terms import content_words
 
@@ -67,3 +79,42 @@ def standalone(question: str, earlier: Sequence[str]) -> str:
 def around(question: str, subject: str, language: str) -> str:
     """A question twice, and between that the words of another that say what it is about."""
     return " ".join([question, *content_words(subject, language), question])
+
+
+def _by_words(role: Extractive, request: AnswerRequest, earlier: Sequence[tuple[str, str]]) -> Reply[str]:
+    return role.reply([], lambda: standalone(request.question, [before for before, _ in earlier]))
+
+
+def _turns(request: AnswerRequest, earlier: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    turns = [
+        piece
+        for n, (question, answer) in enumerate(earlier, 1)
+        for piece in ((f"question {n}", question), (f"answer {n}", answer))
+    ]
+    return {"earlier": turns}
+
+
+STANDALONE: Role[str] = Role(
+    name="standalone",
+    package=__package__,
+    prompt="standalone",
+    pieces=_turns,
+    rules=_by_words,
+    parse=query,
+    form=QUERY,
+)
+
+
+def rewritten(tools: Tools, question: str, earlier: Sequence[tuple[str, str]]) -> str:
+    """Return a question of a conversation as one that stands alone.
+
+    Raises:
+        MogError: the model gave none.
+    """
+    reply = reader(tools).play(STANDALONE, AnswerRequest("question", question), earlier)
+    if reply.value is None:
+        raise MogError(f"the follow-up could not be made a question that stands alone: {reply.failure}")
+    return reply.value
+
+
+FOLLOW_UPS.register("conversation", rewritten)

@@ -7,9 +7,16 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
+from mog_assets.config import Settings
+from mog_assets.evaluate.runs import RunTable
 from mog_assets.questions.sets import Question
+from mog_assets.registry import RUN_TABLES
+from mog_assets.search.index import expert_names
+from mog_assets.search.methods import Method
+from mog_assets.search.retrieval import Retrieval
 
-SHARES = "shares.parquet"
+SHARES = "shares"
+"""The file of the table is called so."""
 # The mean of fewer questions says little.
 FEWEST = 5
 # Kinds of questions, and corpora, that a picture has room for.
@@ -70,3 +77,19 @@ def mean_shares(method: str, questions: Sequence[Question], shares: np.ndarray) 
 def table(rows: Iterable[tuple[str | int | float, ...]], levels: int) -> pd.DataFrame:
     """Method, by (`corpus`, `kind`, or empty for all), group, n questions, and the mean share of each part."""
     return pd.DataFrame(list(rows), columns=[*_KEYS, *part_names(levels)])
+
+
+def _rows(method: Method, questions: Sequence[Question], retrieval: Retrieval) -> list[tuple[str | int | float, ...]]:
+    """Return rows of `table` for a method, if it weighs experts."""
+    used, settings = retrieval.resolved(method), retrieval.corpora.settings
+    weights = retrieval.shares(used.kind) if used.ranking else None
+    if weights is None:
+        return []
+    return mean_shares(method.name, questions, parts(weights, expert_names(settings), settings.levels))
+
+
+def _table(rows: Sequence[tuple[str | int | float, ...]], settings: Settings) -> pd.DataFrame:
+    return table(rows, settings.levels)
+
+
+RUN_TABLES.register(SHARES, RunTable(_rows, _table))
