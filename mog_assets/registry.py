@@ -49,6 +49,8 @@ CHUNKERS: Registry[Any] = Registry("chunker", "mog_assets.text.chunkers")
 # Readers of foreign data sets, each a command `mog import NAME`, which the plugin `datasets` has.
 IMPORTERS: Registry[Any] = Registry("importer")
 QUESTION_SOURCES: Registry[Any] = Registry("source of questions", "mog_assets.questions.sources")
+# Formats of tables of questions by suffix, beside those of the core (`records.QuestionTable`).
+QUESTION_TABLES: Registry[Any] = Registry("format of questions")
 SOURCES: Registry[Any] = Registry("source", "mog_assets.documents.sources")
 # Keys of a corpus that name a file, which is the place of a source: its scheme is the value.
 SOURCE_FILES: Registry[str] = Registry("key of a corpus")

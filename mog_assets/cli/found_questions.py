@@ -81,11 +81,11 @@ def holds_questions(path: Path) -> bool:
     or another name for it beside a column of answers, quotes or documents) and no column `text`.
     """
     from mog_assets.documents.folders import LINES
-    from mog_assets.questions.records import SUFFIXES, first_rows, used_columns
+    from mog_assets.questions.records import first_rows, suffixes, used_columns
 
     name = path.name.lower()
     # Other files cannot be read; a FIFO would be waited for.
-    if not (name.endswith(SUFFIXES) and path.is_file()):
+    if not (name.endswith(suffixes()) and path.is_file()):
         return False
     try:
         if name.endswith(LINES):
@@ -121,9 +121,9 @@ class Unnamed:
 
 def unnamed_questions(path: Path) -> Unnamed | None:
     """What a file of questions without a column `question` has instead; None if this does not seem to be one."""
-    from mog_assets.questions.records import SUFFIXES, first_rows
+    from mog_assets.questions.records import first_rows, suffixes
 
-    if not (path.name.lower().endswith(SUFFIXES) and path.is_file()):
+    if not (path.name.lower().endswith(suffixes()) and path.is_file()):
         return None
     try:
         rows = first_rows(path, _PEEKED)

@@ -15,7 +15,6 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -203,7 +202,7 @@ def make_document(
         notes = {**notes, "hidden characters": hidden}
     if unreadable := text.count(REPLACED):
         notes = {**notes, "unreadable characters": unreadable}
-    if next(islice(_levels(metadata), _METADATA_LEVELS + 1, None), None):
+    if _is_deeper(metadata, _METADATA_LEVELS + 1):
         raise ValueError(f"metadata: expected at most {_METADATA_LEVELS} levels of nesting, got more")
     if notes:
         metadata = {**(metadata if isinstance(metadata, dict) else {"metadata": metadata}), "mog": notes}
@@ -327,15 +326,7 @@ def write_skipped(skipped: list[Skipped], path: Path) -> None:
     pq.write_table(pa.Table.from_pylist([vars(q) for q in skipped], schema=_SKIPPED_SCHEMA), path)
 
 
-def _levels(value: Any) -> Iterator[list[Any]]:
-    """Yield the parts of a JSON value, a level of nesting at a time: itself, what it contains (keys too), and so on."""
-    level = [value]
-    while level:
-        yield level
-        level = [part for one in level for part in _parts(one)]
-
-
-def _parts(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return [*value, *value.values()]
-    return value if isinstance(value, list) else []
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Return whether a JSON value has more levels of nesting, itself the first."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels == 0 or any(_is_deeper(part, levels - 1) for part in parts)

@@ -17,17 +17,15 @@ import unicodedata
 import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from mog_assets.documents.decoding import other_encoding, parse_line, split_lines
 from mog_assets.documents.folders import LINES, ROWS, opened
 from mog_assets.documents.tables import Row, read_rows
-from mog_assets.registry import IMPORTERS
+from mog_assets.registry import IMPORTERS, QUESTION_TABLES
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.printable import printable
 
@@ -53,15 +51,35 @@ _GRADED = re.compile(r"(.*\S)\s*=\s*(-?[0-9]{1,9})", re.DOTALL)
 _INTEGER = re.compile(r"(-?[0-9]{1,15})(\.0*)?")
 # Names of splits appear in table columns and messages, and grades in sums.
 _LONGEST_SPLIT, _LARGEST_GRADE = 64, 1_000_000
-# Bytes of a line or of a row of Parquet, characters of a row of another table.
+# Bytes of a line, characters of a row.
 MOST = 10_000_000
-_PARQUET = ".parquet"
-SUFFIXES = (*LINES, *ROWS, _PARQUET)
-# Of Parquet: rows that are unpacked at once, and bytes that the used columns of a row group may have.
-_BATCH_ROWS, _MOST_GROUP = 64, 2 << 30
+# Rows that are looked at for the names of columns.
+_FIRST_ROWS = 64
 # Names of columns in a message.
 _SHOWN = 20
 Advance = Callable[[int], object]
+
+
+@dataclass(frozen=True)
+class QuestionTable:
+    """A format of tables of questions beside those of the core, by its suffix in `QUESTION_TABLES`.
+
+    Attributes:
+        columns: Gives the names of the columns of a file.
+        rows: Yields of each row its number, from 1, and the values of some columns by name, or what is wrong with it.
+    """
+
+    columns: Callable[[Path], list[str]]
+    rows: Callable[[Path, Sequence[str]], Generator[tuple[int, dict[str, Any] | str], None, None]]
+
+
+def suffixes() -> tuple[str, ...]:
+    """Return those of files of questions, in lower case."""
+    return (*LINES, *ROWS, *QUESTION_TABLES)
+
+
+def _further(name: str) -> QuestionTable | None:
+    return next((table for suffix, table in QUESTION_TABLES.items() if name.endswith(suffix)), None)
 
 
 def made_id(question: str) -> str:
@@ -338,10 +356,9 @@ def used_columns(path: Path, columns: Mapping[str, str] | None = None) -> Column
     name = _checked(path)
     if name.endswith(LINES):
         return Columns(given)
-    if name.endswith(_PARQUET):
-        with _parquet(path) as file:
-            return _match(path, file.schema_arrow.names, given)
-    if not (rows := first_rows(path, _BATCH_ROWS)):
+    if table := _further(name):
+        return _match(path, table.columns(path), given)
+    if not (rows := first_rows(path, _FIRST_ROWS)):
         raise MogError(f"{path}: expected a header and rows below it that can be read, found none")
     return _match(path, list(rows[0]), given)
 
@@ -353,10 +370,11 @@ def first_rows(path: Path, most: int) -> list[dict[str, Any]]:
         MogError: as `read_records`.
     """
     name = _checked(path)
-    if name.endswith(_PARQUET):
-        with _parquet(path) as file:
-            return [row for batch in islice(file.iter_batches(most), 1) for row in batch.to_pylist()]
-    with closing(_lines(path, {}) if name.endswith(LINES) else _table(path)) as rows:
+    table = _further(name)
+    every = (
+        table.rows(path, table.columns(path)) if table else _lines(path, {}) if name.endswith(LINES) else _table(path)
+    )
+    with closing(every) as rows:
         return [row for _, row in islice(rows, most) if isinstance(row, dict)]
 
 
@@ -375,25 +393,26 @@ def _checked(path: Path) -> str:
         inside = {entry.name for entry in path.iterdir()}
         if inside & {"corpus.jsonl", "corpus.jsonl.gz", "queries.jsonl", "queries.jsonl.gz", "qrels"}:
             raise MogError(f"{path}: expected a file of questions, got a BEIR folder{remedy('beir', ': ')}")
-        raise MogError(f"{path}: expected a file of questions ({', '.join(SUFFIXES)}), got a folder")
+        raise MogError(f"{path}: expected a file of questions ({', '.join(suffixes())}), got a folder")
     if name.endswith((".json", ".json.gz")):
         raise MogError(
             f"{path}: expected one JSON object per line in a .jsonl file, got a .json file"
             + remedy("squad", ": if it is SQuAD's format, ")
         )
-    if not name.endswith(SUFFIXES):
-        raise MogError(f"{path}: expected a file that ends in {', '.join(SUFFIXES)}; save a spreadsheet as .csv")
+    if not name.endswith(suffixes()):
+        raise MogError(f"{path}: expected a file that ends in {', '.join(suffixes())}; save a spreadsheet as .csv")
     return name
 
 
 def _cells(path: Path, given: Mapping[str, str]) -> Iterator[tuple[int, dict[str, Any] | str]]:
     """Number and values by field of every line or row, or what is wrong with it."""
     name = _checked(path)
-    if name.endswith((*LINES, _PARQUET)):
-        yield from _lines(path, given) if name.endswith(LINES) else _rows_of_parquet(path, given)
+    if name.endswith(LINES):
+        yield from _lines(path, given)
         return
-    used: dict[str, str] = {}
-    for number, row in _table(path):
+    table = _further(name)
+    used = _match(path, table.columns(path), given).used if table else dict[str, str]()
+    for number, row in table.rows(path, list(dict.fromkeys(used.values()))) if table else _table(path):
         if isinstance(row, dict):
             used = used or _match(path, list(row), given).used
             yield number, {field: row[column] for field, column in used.items()}
@@ -428,49 +447,6 @@ def _table(path: Path) -> Generator[tuple[int, dict[str, Any] | str], None, None
             if not last:
                 raise MogError(f"{path}: expected a table of questions, got: {error}") from error
             yield last + 1, f"{error}; no row from here on is read"
-
-
-@contextmanager
-def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    with unpacked(path, "Parquet file") as (stream, _):
-        try:
-            with pq.ParquetFile(stream) as file:
-                yield file
-        except (pa.ArrowException, UnicodeDecodeError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise MogError(f"{path}: expected a readable Parquet file, got: {reason}") from error
-
-
-def _rows_of_parquet(path: Path, given: Mapping[str, str]) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    with _parquet(path) as file:
-        used = _match(path, file.schema_arrow.names, given).used
-        _check_size(path, file, set(used.values()))
-        number = 0
-        for batch in file.iter_batches(_BATCH_ROWS, columns=list(dict.fromkeys(used.values()))):
-            for row in (batch.slice(at, 1) for at in range(len(batch))):
-                number += 1
-                if row.nbytes > MOST:
-                    yield number, f"expected at most {MOST} bytes per row, got {row.nbytes}: not read"
-                    continue
-                try:
-                    (values,) = row.to_pylist()
-                except UnicodeDecodeError as error:
-                    yield number, f"expected UTF-8, got byte 0x{error.object[error.start]:02x}"
-                    continue
-                yield number, {field: values[column] for field, column in used.items()}
-
-
-def _check_size(path: Path, file: pq.ParquetFile, used: set[str]) -> None:
-    """Reject a row group that would not fit into memory; one group is unpacked at a time."""
-    for g in range(file.metadata.num_row_groups):
-        group = file.metadata.row_group(g)
-        chunks = (group.column(c) for c in range(group.num_columns))
-        size = sum(c.total_uncompressed_size for c in chunks if c.path_in_schema.split(".")[0] in used)
-        if size > _MOST_GROUP:
-            raise MogError(
-                f"{path}: expected row groups of at most {_MOST_GROUP} bytes in the columns of questions, got {size}: "
-                "write it with smaller row groups"
-            )
 
 
 @contextmanager

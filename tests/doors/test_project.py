@@ -206,6 +206,7 @@ def test_a_table_of_questions_is_found_with_its_columns_and_needs_no_splits(fold
     assert (the_set(folder).train, the_set(folder).test) == (["train"], ["test"])
 
 
+@pytest.mark.whole
 def test_a_parquet_file_of_questions_is_found(folder):
     rows = [{"question": f"Which {n}?", "docs": {"a.txt": 2}, "split": "dev" if n else None} for n in range(3)]
     pq.write_table(pa.Table.from_pylist(rows), folder / "ask.parquet")

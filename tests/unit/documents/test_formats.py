@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mog_assets.questions import records as reading
 from mog_assets.questions.records import MOST, read_records, used_columns
 from mog_assets.resources.errors import MogError
 
@@ -60,6 +59,7 @@ WANTED = {
 }
 
 
+@pytest.mark.whole
 def test_table_and_parquet_become_the_record_of_a_json_line(file, parquet):
     row = (
         '7,How long must soap cure?,dev,fact,four weeks,,4 weeks | a month,"{""A"": ""four"", ""B"": ""five""}",'
@@ -87,6 +87,7 @@ def test_table_and_parquet_become_the_record_of_a_json_line(file, parquet):
     assert [place for place, _ in read_records(semicolons)] == ["s.csv:2"]
 
 
+@pytest.mark.whole
 def test_offsets_with_their_document_are_evidence_and_count_before_a_quote(file, parquet):
     wanted = [{"doc": "a.md", "start": 3, "end": 9}]
     table = file("q.csv", "question,doc,start,end,quote\nWhy?,a.md,3,9,\nHow?,a.md,3.0,9.0,three\n")
@@ -177,7 +178,7 @@ def test_a_synonym_that_two_columns_have_is_not_guessed(file):
         used_columns(file("r.csv", "Query,Question text\nWhy?,Why?\n"))
 
 
-@pytest.mark.parametrize("name", ["q.csv", "q.jsonl", "q.parquet"])
+@pytest.mark.parametrize("name", ["q.csv", "q.jsonl", pytest.param("q.parquet", marks=pytest.mark.whole)])
 def test_given_columns_are_used_and_missing_ones_are_named(name, file, parquet):
     if name == "q.jsonl":
         path = file(name, '{"Frage": "Warum?", "question": "no", "Antwort": "Rot"}')
@@ -272,6 +273,7 @@ def test_lines_of_json_and_rows_of_tables_have_the_same_shorthands(file):
     ]
 
 
+@pytest.mark.whole
 def test_rows_of_parquet_that_cannot_be_read_are_told_and_the_others_read(parquet):
     path = parquet(question=["Why?", "Long?", "How?"], answer=["x", "y" * (MOST + 1), "z"])
     ((place, said),) = problems(path).items()
@@ -287,8 +289,9 @@ def test_rows_of_parquet_that_cannot_be_read_are_told_and_the_others_read(parque
     assert len(records(parquet(question=[3, 4]))) == 2
 
 
+@pytest.mark.whole
 def test_row_groups_that_do_not_fit_are_refused(parquet, monkeypatch):
-    monkeypatch.setattr(reading, "_MOST_GROUP", 1000)
+    monkeypatch.setattr("mog_assets.plugins.formats.question_tables._MOST_GROUP", 1000)
     path = parquet(question=[f"Why {n}?" for n in range(1000)])
     with pytest.raises(MogError, match="expected row groups of at most 1000 bytes in the columns of questions, got"):
         records(path)
@@ -300,13 +303,13 @@ def test_row_groups_that_do_not_fit_are_refused(parquet, monkeypatch):
         (
             "q.xlsx",
             "PK",
-            "expected a file that ends in .jsonl, .jsonl.gz, .csv, .tsv, .csv.gz, .tsv.gz, .parquet; save",
+            "expected a file that ends in .jsonl, .jsonl.gz, .csv, .tsv, .csv.gz, .tsv.gz",
         ),
         pytest.param("train-v2.0.json", "{}", "`mog import squad ", marks=pytest.mark.whole),
         ("q.csv", "one,two\n1,2\n", "expected a column `question`, found one, two: rename one, or name it under `colu"),
         ("q.csv", b"\x7fELF\0\0\xff\xfe", "expected a table of questions, got: binary content"),
-        ("q.parquet", "PAR1 no", "expected a readable Parquet file, got: "),
-        ("q.parquet", "", "expected a readable Parquet file, got: "),
+        pytest.param("q.parquet", "PAR1 no", "expected a readable Parquet file, got: ", marks=pytest.mark.whole),
+        pytest.param("q.parquet", "", "expected a readable Parquet file, got: ", marks=pytest.mark.whole),
     ],
 )
 def test_a_file_that_has_no_questions_is_refused_with_a_remedy(file, name, content, said):
