@@ -21,7 +21,7 @@ from reader import measured_questions
 from mog_assets import config
 from mog_assets.answer.ask import reader
 from mog_assets.answer.neural import Neural
-from mog_assets.answer.retrieve import PASSAGES, texts
+from mog_assets.answer.retrieve import PASSAGES
 from mog_assets.answer.roles import AnswerRequest, Passage, Roles, Usage
 from mog_assets.build import markdown
 from mog_assets.build.tools import Tools
@@ -34,6 +34,7 @@ from mog_assets.questions.marks import f1
 from mog_assets.questions.sets import Question
 from mog_assets.search.index import expert_names
 from mog_assets.search.methods import parse
+from mog_assets.search.passages import texts
 from mog_assets.search.retrieval import Retrieval
 
 # Pieces whose rankings by words and by meaning are compared.

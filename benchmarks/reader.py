@@ -22,7 +22,6 @@ from mog_assets.answer.extractive import Extractive
 from mog_assets.answer.neural import LEAST
 from mog_assets.answer.reader import calibration
 from mog_assets.answer.reader.model import SHIPPED, Reader, shipped
-from mog_assets.answer.retrieve import texts
 from mog_assets.answer.roles import AnswerRequest
 from mog_assets.build import markdown
 from mog_assets.build.tools import Tools
@@ -34,6 +33,7 @@ from mog_assets.plugins.reader_training.lessons import answers, teaches
 from mog_assets.questions.marks import exact_match, f1
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.search.methods import parse
+from mog_assets.search.passages import texts
 from mog_assets.search.retrieval import Retrieval
 
 

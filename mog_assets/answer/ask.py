@@ -12,13 +12,14 @@ from mog_assets.answer.answerers import ONE_STEP_K, WAYS, Each, Means, Retrieve,
 from mog_assets.answer.notation import Combination
 from mog_assets.answer.prompted import Prompted
 from mog_assets.answer.readers import ANSWER_READERS
-from mog_assets.answer.retrieve import given, retrieve_by, texts
+from mog_assets.answer.retrieve import given, retrieve_by
 from mog_assets.answer.roles import ANSWER_STEP, AnswerRequest, Passage, Reply, Role, Roles
 from mog_assets.answer.rows import AnswerRow
 from mog_assets.build.tools import Tools
 from mog_assets.questions.sets import Question
 from mog_assets.resources import tracing
 from mog_assets.search.controls import gold_passages, random_passages
+from mog_assets.search.passages import texts
 from mog_assets.search.retrieval import Retrieval
 
 S = TypeVar("S")

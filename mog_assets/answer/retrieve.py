@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,7 +12,7 @@ from mog_assets.config.budget import Budget
 from mog_assets.index.corpora import Corpora
 from mog_assets.resources.arrays import ranges
 from mog_assets.search.methods import Method, ungrouped
-from mog_assets.search.passages import GAP, Passages
+from mog_assets.search.passages import texts
 from mog_assets.search.retrieval import Retrieval
 
 # The budget is what so many passages share.
@@ -72,37 +70,3 @@ def _pieces(corpora: Corpora, read: Sequence[Sequence[Passage]]) -> tuple[np.nda
     query, document, start, end = np.array(spans, np.int64).reshape(-1, 4).T
     first, last = corpora.layout.pieces(document, start, end)
     return np.repeat(query, last - first), ranges(first, last)
-
-
-def texts(
-    corpora: Corpora, passages: Passages, questions: int, rows: Mapping[int, Mapping[str, Any]] | None = None
-) -> list[list[Passage]]:
-    """The passages of every question with their texts, best first.
-
-    A passage of several spans contains all of them, in order, and is named after the document of the first.
-
-    Args:
-        corpora: The corpora.
-        passages: The passages.
-        questions: How many questions there are.
-        rows: Result of `Corpora.rows` for the documents of the passages, if it is known.
-    """
-    rows = corpora.rows(passages.document) if rows is None else rows
-    documents = {position: (row["title"], row["text"]) for position, row in rows.items()}
-    by_question: list[list[Passage]] = [[] for _ in range(questions)]
-    last = (-1, -1)
-    columns = (passages.question, passages.rank, passages.document, passages.start, passages.end, passages.level)
-    for question, rank, document, start, end, level in zip(*(column.tolist() for column in columns), strict=True):
-        title, text = documents[document]
-        span = (corpora.names[corpora.owners[document]], corpora.layout.documents[document], start, end)
-        passages_of, piece = by_question[question], text[start:end]
-        if (question, rank) == last:
-            before = passages_of.pop()
-            # Otherwise a reader would take it for part of the previous document.
-            head = "" if before.spans[-1][:2] == span[:2] else f"{title}: "
-            joined = f"{before.text}{GAP}{head}{piece}"
-            passages_of.append(replace(before, text=joined, spans=(*before.spans, span)))
-        else:
-            passages_of.append(Passage(span[0], span[1], title, piece, (span,), level))
-        last = (question, rank)
-    return by_question

@@ -11,6 +11,7 @@ from mog_assets.answer.prompting import Piece, Prompt, prompt_of
 from mog_assets.questions.sets import Question
 from mog_assets.resources.chat import Completion, Form
 from mog_assets.resources.errors import MogError
+from mog_assets.search.passages import Passage as Passage
 
 T = TypeVar("T")
 
@@ -25,26 +26,6 @@ _KEY = re.compile(r"[A-Za-z0-9]{1,8}")
 # Given a chat and the form of the answer, if it has one, and what hears the answer while it comes. Raises MogError if
 # the model gives no response.
 Complete = Callable[..., Completion]
-
-
-@dataclass(frozen=True)
-class Passage:
-    """A retrieved passage.
-
-    Attributes:
-        corpus, doc, title: The document in which it begins.
-        text: The text of the passage only.
-        spans: Its positions: (corpus, doc, start, end), in characters of the document's text, end exclusive; several
-            if the passage consists of several pieces.
-        level: Its level, or another granularity of the method; None if it was not found by a retrieval method.
-    """
-
-    corpus: str
-    doc: str
-    title: str
-    text: str
-    spans: tuple[tuple[str, str, int, int], ...] = ()
-    level: int | None = None
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
+from mog_assets.index.corpora import Corpora
 from mog_assets.resources.arrays import first_of_each, ranges, running
 from mog_assets.text.chunks import Layout
 
@@ -157,3 +159,57 @@ def seen(question: np.ndarray, rank: np.ndarray, document: np.ndarray, length: n
     last = np.full(int(question.max(initial=-1)) + 1, -1)
     np.maximum.at(last, question[rows], rank[rows])
     return rank <= last[question]
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A retrieved passage.
+
+    Attributes:
+        corpus, doc, title: The document in which it begins.
+        text: The text of the passage only.
+        spans: Its positions: (corpus, doc, start, end), in characters of the document's text, end exclusive; several
+            if the passage consists of several pieces.
+        level: Its level, or another granularity of the method; None if it was not found by a retrieval method.
+    """
+
+    corpus: str
+    doc: str
+    title: str
+    text: str
+    spans: tuple[tuple[str, str, int, int], ...] = ()
+    level: int | None = None
+
+
+def texts(
+    corpora: Corpora, passages: Passages, questions: int, rows: Mapping[int, Mapping[str, Any]] | None = None
+) -> list[list[Passage]]:
+    """Return the passages of every question with their texts, best first.
+
+    A passage of several spans contains all of them, in order, and is named after the document of the first.
+
+    Args:
+        corpora: The corpora.
+        passages: The passages.
+        questions: How many questions there are.
+        rows: Result of `Corpora.rows` for the documents of the passages, if it is known.
+    """
+    rows = corpora.rows(passages.document) if rows is None else rows
+    documents = {position: (row["title"], row["text"]) for position, row in rows.items()}
+    by_question: list[list[Passage]] = [[] for _ in range(questions)]
+    last = (-1, -1)
+    columns = (passages.question, passages.rank, passages.document, passages.start, passages.end, passages.level)
+    for question, rank, document, start, end, level in zip(*(column.tolist() for column in columns), strict=True):
+        title, text = documents[document]
+        span = (corpora.names[corpora.owners[document]], corpora.layout.documents[document], start, end)
+        passages_of, piece = by_question[question], text[start:end]
+        if (question, rank) == last:
+            before = passages_of.pop()
+            # Otherwise a reader would take it for part of the previous document.
+            head = "" if before.spans[-1][:2] == span[:2] else f"{title}: "
+            joined = f"{before.text}{GAP}{head}{piece}"
+            passages_of.append(replace(before, text=joined, spans=(*before.spans, span)))
+        else:
+            passages_of.append(Passage(span[0], span[1], title, piece, (span,), level))
+        last = (question, rank)
+    return by_question

@@ -17,7 +17,7 @@ from mog_assets.questions.sets import Question
 from mog_assets.search.methods import AUTO, ungrouped
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.serve import reading
-from mog_assets.serve.hooks import Sight
+from mog_assets.serve.reading import Sight
 from mog_assets.serve.results import Answer, Likeliest, Passage
 
 # Why an answer is not shown that is probably wrong.

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mog_assets.config import Settings
 from mog_assets.registry import AUTHORIZERS, OBSERVERS
 from mog_assets.resources.errors import ConfigError
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from mog_assets.search.where import Fields
+    from mog_assets.serve.reading import Sight
 
 ALL = "*"
 """The principal that sees every document: in Python and on the command line only."""
@@ -31,38 +30,6 @@ class Principal:
 
     name: str
     names: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Sight:
-    """The part of a project that somebody sees.
-
-    Attributes:
-        documents: Which documents, bool of shape (documents,); None: all.
-        known: Names of metadata that a filter may use; None: all.
-        hidden: Keys of metadata that are not shown.
-    """
-
-    documents: np.ndarray | None = None
-    known: tuple[str, ...] | None = None
-    hidden: frozenset[str] = frozenset()
-
-    @property
-    def whole(self) -> bool:
-        """Tell whether nothing is kept from view."""
-        return self.documents is None and self.known is None and not self.hidden
-
-    def shown(self, metadata: Any, name: str = "") -> Any:
-        """Return metadata without what is not shown."""
-        if not self.hidden or not isinstance(metadata, dict):
-            return metadata
-        places = {key: f"{name}.{key}".lstrip(".") for key in metadata}
-        return {
-            key: self.shown(value, places[key]) for key, value in metadata.items() if places[key] not in self.hidden
-        }
-
-
-EVERYTHING = Sight()
 
 
 class Authorizer(Protocol):

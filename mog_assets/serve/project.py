@@ -33,7 +33,8 @@ from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.where import Where
 from mog_assets.serve import reading
 from mog_assets.serve.generations import Generation, Generations
-from mog_assets.serve.hooks import ALL, EVERYTHING, Principal, Sight, opened_authorizer, opened_observers
+from mog_assets.serve.hooks import ALL, Principal, opened_authorizer, opened_observers
+from mog_assets.serve.reading import EVERYTHING, Sight
 from mog_assets.serve.results import Answer, CorpusInfo, Document, Passage, Retrieved
 from mog_assets.text.cuts import sentence_ends
 

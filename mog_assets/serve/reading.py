@@ -5,23 +5,53 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from mog_assets.answer import roles
-from mog_assets.answer.retrieve import texts
 from mog_assets.documents.formats.marks import Mark, headings_at, noted, page_at
 from mog_assets.index.corpora import Corpora
 from mog_assets.search.exact import phrases
 from mog_assets.search.methods import LIMITS, Method
-from mog_assets.search.passages import Passages
+from mog_assets.search.passages import Passages, texts
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.where import Fields
-from mog_assets.serve.hooks import EVERYTHING, Sight
 from mog_assets.serve.results import CorpusInfo, Passage, Span
 from mog_assets.text.languages import name_of
+
+
+@dataclass(frozen=True)
+class Sight:
+    """The part of a project that somebody sees.
+
+    Attributes:
+        documents: Which documents, bool of shape (documents,); None: all.
+        known: Names of metadata that a filter may use; None: all.
+        hidden: Keys of metadata that are not shown.
+    """
+
+    documents: np.ndarray | None = None
+    known: tuple[str, ...] | None = None
+    hidden: frozenset[str] = frozenset()
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether nothing is kept from view."""
+        return self.documents is None and self.known is None and not self.hidden
+
+    def shown(self, metadata: Any, name: str = "") -> Any:
+        """Return metadata without what is not shown."""
+        if not self.hidden or not isinstance(metadata, dict):
+            return metadata
+        places = {key: f"{name}.{key}".lstrip(".") for key in metadata}
+        return {
+            key: self.shown(value, places[key]) for key, value in metadata.items() if places[key] not in self.hidden
+        }
+
+
+EVERYTHING = Sight()
 
 
 def rows(

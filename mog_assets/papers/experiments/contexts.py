@@ -16,7 +16,7 @@ from mog_assets.answer.answerers import Means
 from mog_assets.answer.prompted import prompts_fingerprint
 from mog_assets.answer.reader.model import shipped
 from mog_assets.answer.readers import ANSWER_READERS
-from mog_assets.answer.retrieve import given, texts
+from mog_assets.answer.retrieve import given
 from mog_assets.answer.roles import AnswerRequest, Passage
 from mog_assets.answer.rows import AnswerRow, answer_table
 from mog_assets.config import Settings
@@ -28,7 +28,7 @@ from mog_assets.questions.sets import Question
 from mog_assets.resources.arrays import places
 from mog_assets.resources.errors import MogError
 from mog_assets.search.methods import Method, needs, parse
-from mog_assets.search.passages import Passages
+from mog_assets.search.passages import Passages, texts
 
 # Number of questions that advance together.
 _BATCH = 256

@@ -28,7 +28,8 @@ from mog_assets.plugins.permissions.tokens import JwtSettings, Tokens
 from mog_assets.resources.errors import ConfigError, NotAllowed
 from mog_assets.resources.settings import SettingsModel
 from mog_assets.search.where import FIELDS, Fields, parse
-from mog_assets.serve.hooks import ALL, EVERYTHING, Principal, Sight
+from mog_assets.serve.hooks import ALL, Principal
+from mog_assets.serve.reading import EVERYTHING, Sight
 
 # A group that every principal is in.
 EVERYONE = "everyone"

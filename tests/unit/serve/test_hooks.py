@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from mog_assets.serve.hooks import EVERYTHING, Principal, Sight
+from mog_assets.serve.hooks import Principal
 from mog_assets.serve.project import Project
+from mog_assets.serve.reading import EVERYTHING, Sight
 
 
 @pytest.mark.parametrize("sight", [Sight(np.array([True, False])), Sight(known=()), Sight(hidden=frozenset({"owner"}))])
