@@ -47,7 +47,7 @@ def under(document, words):
 
 
 def test_docling_that_is_not_installed_is_named(folder, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("mog_assets.documents.formats.kinds.find_spec", lambda name: None)
     with pytest.raises(MogError, match=r"reader: docling needs .* pip install 'mog-assets\[docling\]'"):
         read_corpus(folder, limits=Limits(reader="docling"))
 
@@ -152,7 +152,7 @@ def test_a_page_of_any_size_is_recognised_within_the_limits(folder):
 
 
 def test_a_reader_that_is_not_installed_is_told_with_what_adds_it(folder, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("mog_assets.documents.formats.kinds.find_spec", lambda name: None)
     with pytest.raises(MogError, match=r"reader: ocr needs the package rapidocr: pip install 'mog-assets\[ocr\]'"):
         reading_of(folder, limits=Limits(reader="ocr"))
 
