@@ -22,7 +22,6 @@ from mog_assets.search.methods import needs, parse
 from mog_assets.search.parts import (
     DocumentStates,
     Part,
-    arranged,
     document_hashes,
     documents_of,
     joined,
@@ -125,7 +124,7 @@ def _candidates_of(
 def _in_order(part: Part, questions: Sequence[Question]) -> Part:
     """These questions of a part, in their order."""
     at = {digest: row for row, digest in enumerate(part.digests)}
-    return arranged(part, np.array([at[asked_of(q)] for q in questions], np.int64))
+    return part.of(np.array([at[asked_of(q)] for q in questions], np.int64))
 
 
 def _part(retrieval: Retrieval, questions: Sequence[Question], training: Sequence[str]) -> Part:

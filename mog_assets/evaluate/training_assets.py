@@ -32,6 +32,7 @@ from mog_assets.resources.arrays import save_array
 from mog_assets.resources.store import Artefact, digest
 from mog_assets.resources.tensors import decode
 from mog_assets.search import features, models
+from mog_assets.search.blend import Reranked
 from mog_assets.search.index import CHOSEN
 from mog_assets.search.methods import METHODS, needs, parse, trained_methods
 from mog_assets.search.parts import share_changed
@@ -44,7 +45,6 @@ from mog_assets.search.training import (
     cross_validated,
     fixed_recalls,
     fused_recalls,
-    reranked_recalls,
 )
 
 GROUP = "ranking"
@@ -243,7 +243,7 @@ def build_method(work: Work) -> None:
             recall = pd.read_parquet(stored.path(NOW)).set_index("question")["ER"].reindex(names)
             recalls[name] = recall.to_numpy()
         reading = rereads(settings)
-        recalls |= {name: reranked_recalls(examples) for name in reading}
+        recalls |= {name: fused_recalls(examples, Reranked) for name in reading}
         # A model that stays was not measured on questions that came since.
         rows = examples.measured & ~np.isnan(np.stack(list(recalls.values()))).any(axis=0)
         if rows.any():

@@ -118,7 +118,7 @@ class Matches:
         """In how many texts each term is, int64 of shape (terms,)."""
         return np.bincount(self.place, minlength=len(self.terms))
 
-    @property
+    @cached_property
     def times(self) -> np.ndarray:
         """How often the question has each term, int64 of shape (terms,)."""
         return np.bincount(np.array(self.order, np.int64), minlength=len(self.terms))

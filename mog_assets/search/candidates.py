@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from mog_assets.resources.arrays import ranges
 from mog_assets.resources.lazy import cached_property
 
 # Of the softmax whose entropy says how sure an expert is (Jung and Wang 2026).
@@ -149,10 +150,10 @@ class Candidates:
         return extended
 
     def of(self, questions: np.ndarray) -> Candidates:
-        """The candidates of some questions, ascending; they are numbered from 0."""
-        rows = np.isin(self.question, questions)
-        kept = {name: getattr(self, name)[rows] for name in COLUMNS}
-        kept["question"] = np.searchsorted(questions, kept["question"])
+        """The candidates of some questions, which are numbered from 0 in this order."""
+        first, last = self.offsets[questions], self.offsets[questions + 1]
+        kept = {name: getattr(self, name)[ranges(first, last)] for name in COLUMNS}
+        kept["question"] = np.repeat(np.arange(len(questions)), last - first)
         return Candidates(**kept, **{name: getattr(self, name)[questions] for name in OF_QUESTIONS})
 
 

@@ -14,7 +14,7 @@ from mog_assets.index.corpora import Corpora
 from mog_assets.questions.sets import LEVELS, Question, asked_of
 from mog_assets.resources.arrays import mixed
 from mog_assets.resources.tensors import decode, encode
-from mog_assets.search.candidates import COLUMNS, OF_QUESTIONS, Candidates
+from mog_assets.search.candidates import COLUMNS, OF_QUESTIONS, Candidates, concatenated
 from mog_assets.search.relations import reads_mentions
 from mog_assets.search.relevance import Relevance
 from mog_assets.search.retrieval import Retrieval
@@ -149,25 +149,16 @@ class Part:
         return cls(gold, taught, **columns, **{name: texts[name] for name in _TEXTS})
 
     def of(self, questions: np.ndarray) -> Part:
-        """Some questions, by position, ascending."""
-        return Part(self.gold.of(questions), self.taught.of(questions), **_of_rows(self, questions))
-
-
-def _of_rows(part: Part, questions: np.ndarray) -> dict[str, Any]:
-    """What a part knows of some questions beside candidates and evidence."""
-    numbers = {name: getattr(part, name)[questions] for name in _NUMBERS}
-    return numbers | {name: [getattr(part, name)[i] for i in questions.tolist()] for name in _TEXTS}
+        """Some questions, by position, in this order."""
+        columns: dict[str, Any] = {name: getattr(self, name)[questions] for name in _NUMBERS}
+        columns |= {name: [getattr(self, name)[i] for i in questions.tolist()] for name in _TEXTS}
+        return Part(self.gold.of(questions), self.taught.of(questions), **columns)
 
 
 def joined(parts: Sequence[Part]) -> Part:
     """The questions of several parts, one part after the other."""
-    questions = np.cumsum([0, *(len(part.ids) for part in parts)])
     rows = np.cumsum([0, *(len(part.candidates.question) for part in parts)])
-    each = [part.candidates for part in parts]
-    columns: dict[str, Any] = {name: np.concatenate([getattr(c, name) for c in each]) for name in _CANDIDATES}
-    columns["question"] = np.concatenate([c.question + first for c, first in zip(each, questions, strict=False)])
-    candidates = Candidates(**columns)
-    golds = []
+    candidates, golds = concatenated([part.candidates for part in parts], 0), []
     for what in ("gold", "taught"):
         these = [getattr(part, what) for part in parts]
         arrays = {name: np.concatenate([getattr(gold, name) for gold in these]) for name in _EVIDENCE}
@@ -176,24 +167,6 @@ def joined(parts: Sequence[Part]) -> Part:
     numbers: dict[str, Any] = {name: np.concatenate([getattr(p, name) for p in parts]) for name in _NUMBERS}
     texts = {name: [text for part in parts for text in getattr(part, name)] for name in _TEXTS}
     return Part(golds[0], golds[1], **numbers | texts)
-
-
-def arranged(part: Part, order: np.ndarray) -> Part:
-    """The questions in another order: `order` are their positions."""
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    rows = np.lexsort((part.candidates.piece, place[part.candidates.question]))
-    at = np.empty(len(rows), np.int64)
-    at[rows] = np.arange(len(rows))
-    columns: dict[str, Any] = {name: getattr(part.candidates, name)[rows] for name in COLUMNS}
-    columns |= {name: getattr(part.candidates, name)[order] for name in OF_QUESTIONS}
-    candidates, golds = Candidates(**columns | {"question": place[part.candidates.question][rows]}), []
-    for gold in (part.gold, part.taught):
-        lines = np.lexsort((gold.start, at[gold.row]))
-        golds.append(
-            Relevance(candidates, gold.characters[order], at[gold.row][lines], gold.start[lines], gold.end[lines])
-        )
-    return Part(golds[0], golds[1], **_of_rows(part, order))
 
 
 def sketch(part: Part, documents: DocumentStates) -> np.ndarray:

@@ -24,7 +24,7 @@ Sizes = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 # Separates the spans of one passage.
 GAP = " … "
 # So many pieces of a question are sized at a time.
-_BLOCK = 64
+_BLOCK = 32
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mog_assets.resources.arrays import places, running
+from mog_assets.resources.arrays import places, ranges, running
 from mog_assets.search.candidates import Candidates
 from mog_assets.search.passages import CONTEXTS
 from mog_assets.text.chunks import Layout
@@ -65,16 +65,14 @@ class Relevance:
         return cls(candidates, characters, *(np.concatenate([empty, *parts]) for parts in (rows, starts, ends)))
 
     def of(self, questions: np.ndarray) -> Relevance:
-        """The evidence of some questions, ascending; see `Candidates.of`."""
-        rows = np.isin(self.candidates.question, questions)
-        kept = rows[self.row]
-        return Relevance(
-            self.candidates.of(questions),
-            self.characters[questions],
-            (np.cumsum(rows) - 1)[self.row[kept]],
-            self.start[kept],
-            self.end[kept],
-        )
+        """The evidence of some questions, in this order; see `Candidates.of`."""
+        first, last = self.candidates.offsets[questions], self.candidates.offsets[questions + 1]
+        rows = ranges(first, last)
+        place = np.full(len(self.candidates.question), -1)
+        place[rows] = np.arange(len(rows))
+        kept = place[self.row] >= 0
+        candidates, characters = self.candidates.of(questions), self.characters[questions]
+        return Relevance(candidates, characters, place[self.row[kept]], self.start[kept], self.end[kept])
 
     def only(self, questions: np.ndarray) -> Relevance:
         """Without the evidence of all but some questions, bool of shape (questions,)."""

@@ -14,9 +14,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from mog_assets.questions.sets import LEVELS, MEASURED, Question
-from mog_assets.search.blend import Reranked
+from mog_assets.search.blend import Blend
 from mog_assets.search.candidates import Candidates, Inputs, ordered
-from mog_assets.search.rankings import fused
 from mog_assets.search.relevance import Relevance, fixed_order
 
 # Folds of the cross-validation.
@@ -190,14 +189,9 @@ def recalls_of_fewer(examples: Examples, train: Train[M], questions: int | None,
         return np.sum([*pool.map(lambda fold: _tested(examples, train, fold, questions), range(FOLDS))], axis=0)
 
 
-def fused_recalls(examples: Examples) -> np.ndarray:
-    """ER of every question by `fused`, float64 of shape (questions,)."""
-    return examples.gold.recall(ordered(examples.candidates, fused(examples.candidates, examples.experts)))
-
-
-def reranked_recalls(examples: Examples) -> np.ndarray:
-    """ER of every question by `reranked`, float64 of shape (questions,)."""
-    scores = Reranked().scores(examples.candidates, examples.experts)
+def fused_recalls(examples: Examples, weighing: type[Blend] = Blend) -> np.ndarray:
+    """ER of every question by `fused`, or another ranking without training, float64 of shape (questions,)."""
+    scores = weighing().scores(examples.candidates, examples.experts)
     return examples.gold.recall(ordered(examples.candidates, scores))
 
 
