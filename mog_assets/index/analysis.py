@@ -68,9 +68,14 @@ class Analysis:
                 counts[code or DEFAULT] += documents
         return dict(counts)
 
+    @cached_property
+    def _only(self) -> str:
+        """The language that every question is analysed in; empty if there are several."""
+        return of_question("", self.languages) if len(self.languages) < 2 else ""
+
     def language_of(self, question: str) -> str:
         """Code of the language that a question is analysed in."""
-        return of_question(question, self.languages)
+        return self._only or of_question(question, self.languages)
 
     def analysed(self, questions: Sequence[str]) -> list[Analysed]:
         """Questions as they are searched for."""

@@ -20,7 +20,7 @@ import numpy as np
 from mog_assets import registry
 from mog_assets.config import Settings
 from mog_assets.registry import Registry
-from mog_assets.resources.arrays import places
+from mog_assets.resources.arrays import places, ranges
 from mog_assets.resources.lazy import remembered
 from mog_assets.search.candidates import Candidates, ordered
 from mog_assets.search.index import Index, Query
@@ -34,11 +34,25 @@ NAMED = 12
 RESTART, STEPS = 0.3, 12
 
 
-class Edges(Protocol):
-    """Edges from pieces to the documents that they name."""
+@dataclass(frozen=True)
+class Edges:
+    """Edges from pieces to the documents that they name, by piece.
+
+    Attributes:
+        first: First edge of every piece, and the number of edges.
+        document: Of each edge.
+        weight: In (0, 1].
+    """
+
+    first: np.ndarray
+    document: np.ndarray
+    weight: np.ndarray
 
     def of_pieces(self, pieces: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The edges of some pieces: row in the argument, document, and weight in (0, 1]."""
+        """Return the edges of some pieces: row in the argument, document, and weight."""
+        begin, end = self.first[pieces], self.first[pieces + 1]
+        at = ranges(begin, end)
+        return np.repeat(np.arange(len(pieces)), end - begin), self.document[at], self.weight[at]
 
 
 class Relation(Protocol):
@@ -220,10 +234,18 @@ class PageRank:
         return arriving
 
 
+def _mentioned(index: Index) -> Mentioned:
+    return Mentioned(Edges(*index.mentions.of_pieces), index.corpora.layout)
+
+
+def _page_rank(index: Index) -> PageRank:
+    return PageRank(Edges(*index.mentions.of_pieces), index.corpora.layout)
+
+
 @remembered
 def mentioned_by(index: Index) -> Mentioned | None:
     """Open what gives candidates that others name; None if no expert reads what texts name."""
-    return Mentioned(index.mentions, index.corpora.layout) if reads_mentions(index.settings.ranking.experts) else None
+    return _mentioned(index) if reads_mentions(index.settings.ranking.experts) else None
 
 
 @remembered
@@ -235,7 +257,7 @@ def relations_of(index: Index) -> dict[str, Relation]:
 EXPERTS.register(
     "mention",
     FurtherExpert(
-        lambda index: Mentioned(index.mentions, index.corpora.layout),
+        _mentioned,
         ("mentions",),
         lambda settings: ("names",),
         "named by one of the best texts",
@@ -244,7 +266,7 @@ EXPERTS.register(
 EXPERTS.register(
     "pagerank",
     FurtherExpert(
-        lambda index: PageRank(index.mentions, index.corpora.layout),
+        _page_rank,
         ("mentions",),
         lambda settings: ("names",),
         "what the best texts name leads to it",

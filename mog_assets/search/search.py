@@ -106,7 +106,7 @@ def best_pieces(texts: Texts, index: Index, allowed: np.ndarray | None) -> np.nd
     """Return the pieces of the best texts by any expert, ascending."""
     chosen, count = np.zeros(len(texts.pieces), bool), len(texts.pieces)
     open_to = None if allowed is None else allowed[texts.pieces]
-    for level in index.settings.level_range if count else ():
+    for level in range(1, index.levels + 1) if count else ():
         # No text is of two sections.
         begins = (texts.place & ((1 << (level - 1)) - 1)) == 0
         starts = np.flatnonzero(begins)
@@ -303,7 +303,7 @@ class Scoring:
         np.cumsum(self.words.counts_in(pieces), axis=1, out=up_to[:, 1:])
         counts = up_to.take(begin + widths, axis=1) - up_to.take(begin, axis=1)
         counts -= (widths - 1) * self.titles.counts_in(document[begin])
-        weights = np.array([self.weights[f"level_{number}"] for number in index.settings.level_range[1:]])
+        weights = np.array([self.weights[f"level_{number}"] for number in range(2, levels + 1)])
         weights *= self.words.times
         by_words = (weights.T.take(level, axis=1) * counts / (counts + coarse.norms[rows])).sum(axis=0)
         scores[1:levels] = np.repeat(by_words, widths).reshape(levels - 1, count)

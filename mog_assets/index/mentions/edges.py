@@ -79,8 +79,11 @@ class Mentions:
         return cls(corpora, document[rows], start[rows], end[rows], target, weights[of[rows]].astype(np.float32))
 
     @cached_property
-    def _pieces(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Distinct pieces and targets: the first edge of every piece, targets, and the greatest weight of each."""
+    def of_pieces(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the documents that level-1 pieces name, by piece: first edge of each, targets, and greatest weights.
+
+        A mention is in the piece that it begins in.
+        """
         layout = self.corpora.layout
         starts = pairs(layout.document_of, layout.spans[:, 0])
         piece = np.searchsorted(starts, pairs(self.document, self.start), side="right") - 1
@@ -89,21 +92,6 @@ class Mentions:
         np.maximum.at(weight, where, self.weight)
         piece, target = unpaired(keys)
         return np.searchsorted(piece, np.arange(layout.count(1) + 1)), target, weight
-
-    def of_pieces(self, pieces: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The documents that level-1 pieces name: row in the argument, document, and the greatest weight of a mention.
-
-        A mention is in the piece that it begins in.
-        """
-        first, target, weight = self._pieces
-        begin, end = first[pieces], first[pieces + 1]
-        at = ranges(begin, end)
-        return np.repeat(np.arange(len(pieces)), end - begin), target[at], weight[at]
-
-    def of_documents(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The edges of some documents: row in the argument, and number of the edge."""
-        begin, end = (np.searchsorted(self.document, documents, side=side) for side in ("left", "right"))
-        return np.repeat(np.arange(len(documents)), end - begin), ranges(begin, end)
 
     def signature(self) -> np.ndarray:
         """A number for each document that changes with what it names, and where: uint64 of shape (documents,)."""

@@ -25,6 +25,7 @@ from mog_assets.index.mentions.edges import ALWAYS, Mentions, _outermost
 from mog_assets.index.mentions.folding import folded
 from mog_assets.index.mentions.matching import Matcher, search_bucket
 from mog_assets.index.mentions.names import MOST_WORDS, Name, names_of
+from mog_assets.search.relations import Edges
 
 # Folding
 
@@ -275,11 +276,11 @@ def test_edges_of_pieces_are_those_that_begin_in_them(project):
     project.run()
     of, found = opened(project)
     every = np.arange(of.layout.count(1))
-    row, target, weight = found.of_pieces(every)
+    row, target, weight = Edges(*found.of_pieces).of_pieces(every)
     assert len(row) == 1 and of.layout.documents[target[0]] == "b" and weight[0] == 1
     start, end = of.layout.spans[row[0]]
     assert start <= found.start[0] < end
-    assert [len(column) for column in found.of_pieces(every[:0])] == [0, 0, 0]
+    assert [len(column) for column in Edges(*found.of_pieces).of_pieces(every[:0])] == [0, 0, 0]
 
 
 def test_the_signature_of_a_document_changes_with_what_it_names_and_only_then(project):
