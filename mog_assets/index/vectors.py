@@ -176,8 +176,8 @@ class Neighbours:
     def shorten(self) -> None:
         """Compare half of the numbers of each rounded vector from now on: takes a while, and is three times as fast.
 
-        They are those in the directions in which the vectors differ most. Among six times as many, .99995 of the nearest
-        100 are found (51,013 pieces of medquad, 400 questions), and all passages of 500 questions stay the same.
+        They are those in the directions in which the vectors differ most. Among six times as many, .99995 of the
+        nearest 100 are found (51,013 pieces of medquad, 400 questions); passages of 500 questions stay the same.
         """
         if self._rounded is None or min(self._rounded[0].shape) <= _SHORT:
             return
