@@ -14,8 +14,11 @@ What each value is: docs/plugins.md; a package with some: examples/plugin.
 
 from __future__ import annotations
 
+import importlib
+from dataclasses import dataclass
 from typing import Any
 
+from mog_assets.resources.errors import ConfigError
 from mog_assets.resources.registry import ENCODER_FORMS as ENCODER_FORMS
 from mog_assets.resources.registry import ENCODER_KEYS as ENCODER_KEYS
 from mog_assets.resources.registry import ENCODERS as ENCODERS
@@ -80,7 +83,40 @@ DEMANDS: Registry[Any] = Registry("demand", "mog_assets.search.builtin_methods",
 RUN_TABLES: Registry[Any] = Registry("table of runs", reserved=("runs",))
 # Stores of vectors beside the files of the store.
 VECTOR_STORES: Registry[Any] = Registry("vector store")
-# Recipes of assets, given the settings, after those of the core (`plan.STAGES`).
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Recipes of assets, called with the settings; their module is imported once one of them is needed.
+
+    Attributes:
+        module: Has a function `recipes` of the settings.
+        keys: Of the assets; one that ends in `/` is the beginning of several.
+        results: Those of the keys that are built for their own sake.
+        others: Whether it may have more, such as those of methods that packages add.
+    """
+
+    module: str
+    keys: tuple[str, ...]
+    results: tuple[str, ...] = ()
+    others: bool = False
+
+    def declares(self, key: str) -> bool:
+        """Return whether an asset is among these."""
+        return any(key == own or (own.endswith("/") and key.startswith(own)) for own in self.keys)
+
+    def __call__(self, settings: Any) -> list[Any]:
+        """Return the recipes for some settings."""
+        recipes: list[Any] = importlib.import_module(self.module).recipes(settings)
+        others = [] if self.others else [recipe.key for recipe in recipes if not self.declares(recipe.key)]
+        if others:
+            raise ConfigError(
+                f"stage {self.module}: expected recipes of {', '.join(self.keys)}, got {others[0]}: name it"
+            )
+        return recipes
+
+
+# Recipes of assets, given the settings, after those of the core (`plan.STAGES`): a `Stage`, or a function.
 RECIPES: Registry[Any] = Registry("stage")
 EXPERIMENTS: Registry[Any] = Registry("experiment")
 # Readers of answers.

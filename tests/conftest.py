@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import declared
 import pytest
 from alembic.script import ScriptDirectory
 from dagster._core.storage.event_log.sqlite import sqlite_event_log
@@ -114,6 +115,16 @@ def engines_are_kept():
             patch.setattr(module, "create_engine", kept(module.create_engine, lambda url: url))
         read = kept(ScriptDirectory.from_config, lambda config: config.get_main_option("script_location"))
         patch.setattr(ScriptDirectory, "from_config", read)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def settings_are_declared():
+    """What is built in this process reads no setting that its recipe does not declare."""
+    from mog_assets.build import materialising
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(materialising, "_build", declared.checked(materialising._build))
         yield
 
 

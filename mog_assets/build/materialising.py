@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from mog_assets.build.declared import Declared
-from mog_assets.build.demand import places
 from mog_assets.build.measuring import changed_since, noted, read_documents
 from mog_assets.build.recipe import Recipe, Work, fingerprint
 from mog_assets.build.tools import Tools
@@ -158,14 +156,12 @@ def materialise(
         MogError: raised by `build`.
     """
     store, what = tools.store, label(recipe.key, partition)
-    searched = places(tools.settings, list(tools.settings.corpora))
     # What a run that was killed had completed, before some of it is replaced.
-    publish(store, *searched)
+    publish(store, *tools.read)
     # Before the lock, which moves aside files in its way.
     damage = store.damage(recipe.key, partition)
     with store.lock(recipe.key, partition):
-        declared = Declared(tools, what)
-        now = state(recipe, partition, declared.declaring, recipes)
+        now = state(recipe, partition, tools, recipes)
         if now.missing:
             raise MissingArtefact(
                 f"{what} is built from {', '.join(now.missing)}, not materialised yet or damaged: materialise that "
@@ -181,7 +177,7 @@ def materialise(
         started, made_of = time.monotonic(), recipe.made_of(partition, tools)
         reason = "damaged" if damage else now.why or "forced"
         draft = store.draft(recipe.key, partition)
-        work = Work(declared.tools(), recipe, partition, draft, log, previous if fresh else None)
+        work = Work(tools, recipe, partition, draft, log, previous if fresh else None)
         before = f"; {duration(previous.manifest.seconds)} last time" if previous else ""
         with stage(what, f"damaged: {damage}" if damage else reason + before, log):
             _build(work, recipes)
@@ -199,7 +195,7 @@ def materialise(
             seconds=time.monotonic() - started,
             shown=work.shown,
         )
-        publish(store, *searched)
+        publish(store, *tools.read)
         store.sweep(artefact)
         return Materialised(artefact, built=True, faults=faults, damage=damage, why=reason)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mog_assets.build.demand import demand
 from mog_assets.build.materialising import Find, Place, is_fresh, is_intact, made_from, state
@@ -13,33 +13,36 @@ from mog_assets.build.measuring import DOCUMENTS, changed_since, has_basis, meas
 from mog_assets.build.recipe import Recipe
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
-from mog_assets.registry import RECIPES
+from mog_assets.registry import RECIPES, Stage
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact, label
 
 REGISTRY = "corpus_registry"
 
-# Modules of the core with recipes, in order.
+# Recipes of the core, in order.
 STAGES = (
-    "mog_assets.documents.assets",
-    "mog_assets.questions.assets",
-    "mog_assets.index.chunk_assets",
-    "mog_assets.index.assets",
-    "mog_assets.index.mentions.assets",
-    "mog_assets.evaluate.training_assets",
-    "mog_assets.answer.assets",
-    "mog_assets.evaluate.assets",
+    Stage("mog_assets.documents.assets", (REGISTRY, DOCUMENTS), (REGISTRY,)),
+    Stage("mog_assets.questions.assets", ("questions",), ("questions",)),
+    Stage("mog_assets.index.chunk_assets", ("chunks/", "sentence_vectors")),
+    Stage("mog_assets.index.assets", ("tokens", "bm25/", "statistics", "embeddings/", "neighbours")),
+    Stage("mog_assets.index.mentions.assets", ("names", "mentions")),
+    Stage("mog_assets.evaluate.training_assets", ("candidates", "known_items", "method"), ("method",), others=True),
+    Stage("mog_assets.answer.assets", ("answers",)),
+    Stage("mog_assets.evaluate.assets", ("runs", "scores", "answer_scores"), ("scores",)),
 )
 
 
-def graph(settings: Settings) -> dict[str, Recipe]:
+def graph(settings: Settings, keys: Collection[str] | None = None) -> dict[str, Recipe]:
     """The recipes of every stage by key, each after its inputs.
 
     What no configured method and no result needs is built on demand. What searches by words need is built first, then
     what every search needs.
+
+    Args:
+        settings: Of the project.
+        keys: Only the stages of these assets, and of all that they are made from; None: every stage.
     """
-    stages = [*(importlib.import_module(stage).recipes for stage in STAGES), *RECIPES.values()]
-    recipes = _ordered({recipe.key: recipe for recipes_of in stages for recipe in recipes_of(settings)})
+    recipes = _ordered(_declared(settings, keys))
     read = demand(settings)
     results = [recipe.key for recipe in recipes.values() if recipe.is_result]
     wanted = needed(recipes, [*results, *read.search.keys, *read.methods.keys])
@@ -61,6 +64,30 @@ def graph(settings: Settings) -> dict[str, Recipe]:
         )
         for key, turn in sorted(turns.items(), key=lambda item: item[1])
     }
+
+
+def built_unasked(settings: Settings) -> list[str]:
+    """Return the keys of results, and of what searches and configured methods read."""
+    read = demand(settings)
+    results = [key for stage in (*STAGES, *RECIPES.values()) if isinstance(stage, Stage) for key in stage.results]
+    return [*results, *read.search.keys, *read.methods.keys]
+
+
+def _declared(settings: Settings, keys: Collection[str] | None) -> dict[str, Recipe]:
+    """Return the recipes of all stages, or of those that some assets and their inputs are of."""
+    stages, wanted, asked = [*STAGES, *RECIPES.values()], set(keys or ()), dict[int, list[Recipe]]()
+
+    def is_needed(stage: Any) -> bool:
+        if keys is None or not isinstance(stage, Stage) or any(map(stage.declares, wanted)):
+            return True
+        declaring = [one for one in stages if isinstance(one, Stage)]
+        return stage.others and any(not any(one.declares(key) for one in declaring) for key in wanted)
+
+    while now := [number for number, stage in enumerate(stages) if number not in asked and is_needed(stage)]:
+        for number in now:
+            asked[number] = stages[number](settings)
+            wanted.update(dep for recipe in asked[number] for dep in recipe.deps)
+    return {recipe.key: recipe for number in sorted(asked) for recipe in asked[number]}
 
 
 def _ordered(recipes: dict[str, Recipe]) -> dict[str, Recipe]:
@@ -188,7 +215,7 @@ def stale(
     find = find or functools.cache(tools.store.sound)
     doubtful: dict[Place, None] = {}
     documents = read_documents(tools, find)
-    for recipe in recipes.values():
+    for recipe in (recipes[key] for key in needed(recipes, keys)):
         for corpus in corpora if recipe.partitioned else [None]:
             above = made_from(recipe, corpus, recipes, corpora)
             doubted = recipe.key in force or any(place in doubtful for place in above)

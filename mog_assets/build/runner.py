@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import traceback
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +13,12 @@ from typing import Any
 
 import dagster as dg
 
-from mog_assets.build.demand import demand, places
+from mog_assets.build.demand import demand
 from mog_assets.build.events import built, faults
 from mog_assets.build.events import report as tell_dagster
 from mog_assets.build.materialising import Materialised, Place, made_from
 from mog_assets.build.measuring import DOCUMENTS
-from mog_assets.build.plan import REGISTRY, due, graph, needed, stale
+from mog_assets.build.plan import REGISTRY, built_unasked, due, graph, needed, stale
 from mog_assets.build.recipe import Recipe
 from mog_assets.build.records import opened_instance, readable_errors
 from mog_assets.build.tools import Tools
@@ -29,19 +28,9 @@ from mog_assets.resources.files import hold, make_home, sweep_orphans
 from mog_assets.resources.progress import duration, note, tell
 from mog_assets.resources.set_files import GRACE
 from mog_assets.resources.sets import publish
-from mog_assets.resources.store import file_digest, label
+from mog_assets.resources.store import label
 from mog_assets.resources.writing import atomic
 
-# SHA-256 of the `dagster.yaml` files that earlier versions wrote; the last is of an empty file.
-_EARLIER_DEFAULTS = {
-    "a6fcf6e4ae5454da7c623ba4eef353a0032a2675534d982b41b18a7d28c37d74",
-    "6726d17438a617d795a3710ef0d5a08212d1f7427c2c19c55d8b6d79fba423be",
-    "6dcbf3c5636d7456a813475375d80a1e645b180fe7a1b3ffeaf6a7b628791653",
-    "85221371929d6a9969064594929520cc9239023bdeb95065bc292edbf3c58e58",
-    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-}
-# Below the home: hard links that earlier versions kept for readers.
-_EARLIER_SNAPSHOTS = "snapshots"
 # Seconds to wait for another run, of FileLock: without an end.
 _FOREVER = -1.0
 
@@ -53,7 +42,8 @@ def prepare_home(settings: Settings) -> Path:
     make_home(settings.home)
     try:
         home.mkdir(parents=True, exist_ok=True)
-        if not used.exists() or file_digest(used) in _EARLIER_DEFAULTS:
+        # Dagster and other tools make an empty one.
+        if not used.exists() or not used.stat().st_size:
             with atomic(used) as temporary:
                 temporary.write_bytes((files("mog_assets") / "dagster.yaml").read_bytes())
     except OSError as error:
@@ -66,13 +56,16 @@ def prepare_home(settings: Settings) -> Path:
 
 
 @contextlib.contextmanager
-def instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
-    """The Dagster instance of the home folder (or of DAGSTER_HOME), with the settings' corpora as partitions."""
+def instance(settings: Settings, recipes: dict[str, Recipe] | None = None) -> Iterator[dg.DagsterInstance]:
+    """The Dagster instance of the home folder (or of DAGSTER_HOME), with the settings' corpora as partitions.
+
+    Pools that the recipes name are limited; by default, of all recipes.
+    """
     home = prepare_home(settings)
     with readable_errors(home), opened_instance(home) as opened:
         partitions = set(opened.get_dynamic_partitions("corpus"))
         opened.add_dynamic_partitions("corpus", sorted(set(settings.corpora) - partitions))
-        _limit_pools(opened, {recipe.pool for recipe in graph(settings).values() if recipe.pool})
+        _limit_pools(opened, {recipe.pool for recipe in (recipes or graph(settings)).values() if recipe.pool})
         yield opened
 
 
@@ -108,14 +101,13 @@ def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[st
     """
     if not select:
         return due(Tools(settings), recipes, evaluate)
+    keys = set(recipes).intersection(select)
+    if not (others := [text for text in select if text not in keys]):
+        return set(needed(recipes, keys))
     from mog_assets.build.automation import build
 
     graph_of_assets = build(settings).resolve_asset_graph()
-    keys: set[str] = set()
-    for text in select:
-        if text in recipes:
-            keys.add(text)
-            continue
+    for text in others:
         try:
             assets = dg.AssetSelection.from_string(text).resolve(graph_of_assets)
         except Exception as error:  # Dagster raises several classes for text it cannot read or resolve.
@@ -146,20 +138,19 @@ def run(
         evaluate: Measure what changed, also if it is not time to.
     """
     check_corpora(settings, corpora)
-    recipes, tools, report = graph(settings), Tools(settings), RunReport()
+    recipes, tools, report = _graph_of(settings, select, force), Tools(settings), RunReport()
     # What follows from a forced asset measures.
     keys = selected(settings, recipes, select, evaluate or bool(force))
     named = list(corpora or settings.corpora)
     repeatable = [key for key, recipe in recipes.items() if recipe.repeatable]
     if unknown := [key for key in force if key not in repeatable]:
         raise ConfigError(f"--force: expected one of {', '.join(repeatable)}, got {unknown[0]!r}")
-    shutil.rmtree(settings.home / _EARLIER_SNAPSHOTS, ignore_errors=True)
-    publish(tools.store, *places(settings, list(settings.corpora)))
+    publish(tools.store, *tools.read)
     keys |= set(force)
     if not stale(tools, recipes, keys, named, force=force):
         _sweep(tools, recipes)
         return report
-    with hold(settings.home / "run.lock", "the project", _FOREVER, note), instance(settings) as opened:
+    with hold(settings.home / "run.lock", "the project", _FOREVER, note), instance(settings, recipes) as opened:
         sweep_orphans(settings.home / "cache")
         loop = _Loop(tools, recipes, named, opened, report, waits=not select)
         # Another run may have built some of it.
@@ -170,6 +161,15 @@ def run(
         # Now, as it moves aside what lies in the way of a lock, which is damage.
         _sweep(tools, recipes)
     return report
+
+
+def _graph_of(settings: Settings, select: Sequence[str], force: Collection[str]) -> dict[str, Recipe]:
+    """Return the recipes that a run needs; all, if it is not known before."""
+    if not force:
+        recipes = graph(settings, select or built_unasked(settings))
+        if all(key in recipes for key in select):
+            return recipes
+    return graph(settings)
 
 
 def _sweep(tools: Tools, recipes: dict[str, Recipe]) -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from mog_assets.build.demand import places
 from mog_assets.config import Settings
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.engine import Engine, open_engine
 from mog_assets.resources.files import make_home
 from mog_assets.resources.llm import OpenAIModel
 from mog_assets.resources.store import Store
+
+if TYPE_CHECKING:
+    from mog_assets.resources.sets import Place
 
 Opened = TypeVar("Opened")
 
@@ -35,6 +39,11 @@ class Tools:
         """Artefacts on disk, in a home that its owner alone can read."""
         make_home(self.settings.home)
         return Store(self.settings.home)
+
+    @cached_property
+    def read(self) -> tuple[list[Place], list[Place]]:
+        """What questions need in any case, and what else they may ask for, of all corpora."""
+        return places(self.settings, list(self.settings.corpora))
 
     @cached_property
     def engine(self) -> Engine:

@@ -345,12 +345,6 @@ def test_what_was_read_too_long_ago_is_opened_again(copied_project, monkeypatch)
         assert potato(project) == "Potatoes are planted deep. "
 
 
-def test_a_run_removes_what_earlier_versions_kept_for_readers(copied_project, materialise_project):
-    (copied_project.home / "snapshots" / "complete").mkdir(parents=True)
-    assert materialise_project(copied_project.settings).failures == []
-    assert not (copied_project.home / "snapshots").exists()
-
-
 @pytest.mark.parts("paper", "mog")
 @pytest.mark.parametrize(
     "method", ["auto", "fused", "mog", "mix", "fixed-2", "dense-1", "hybrid:mog-paper", "mogg-paper+topics"]

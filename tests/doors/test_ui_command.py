@@ -39,26 +39,6 @@ pytestmark = pytest.mark.full
 START_SECONDS, END_SECONDS, CALL_SECONDS = 240, 30, 60
 CLICK_MS = 15_000
 RUN_MS = 180_000
-# The last one that was written without the setting of the sign-up dialog.
-EARLIER_DEFAULT = """\
-# The Dagster instance. `mog ui` puts it into DAGSTER_HOME.
-concurrency:
-  pools:
-    # An asset in a pool (`gpu`) runs alone; raise it where the hardware allows.
-    default_limit: 1
-    granularity: op
-  runs:
-    # A run a corpus: each is a process that holds the encoder.
-    max_concurrent_runs: 2
-
-run_monitoring:
-  enabled: true
-  # A run that was killed gives its place in a pool back.
-  free_slots_after_run_end_seconds: 60
-
-telemetry:
-  enabled: false
-"""
 
 
 UI = [sys.executable, "-m", "mog_assets.cli", "ui"]
@@ -386,8 +366,8 @@ def settings(make_project, tmp_path):
     return make_project(tmp_path, {"corpora": {"a": {"path": "a.jsonl"}}}).settings
 
 
-@pytest.mark.parametrize("there", [None, EARLIER_DEFAULT, ""])
-def test_home_gets_the_defaults_where_nobody_changed_those_of_an_earlier_version(settings, there):
+@pytest.mark.parametrize("there", [None, ""])
+def test_home_gets_the_defaults_where_there_is_no_file_or_an_empty_one(settings, there):
     file = settings.home / "dagster" / "dagster.yaml"
     if there is not None:
         file.parent.mkdir(parents=True)
@@ -401,7 +381,7 @@ def test_home_gets_the_defaults_where_nobody_changed_those_of_an_earlier_version
 def test_home_keeps_what_somebody_changed(settings):
     file = settings.home / "dagster" / "dagster.yaml"
     file.parent.mkdir(parents=True)
-    file.write_text(EARLIER_DEFAULT.replace("default_limit: 1", "default_limit: 2"), encoding="utf-8")
+    file.write_text("concurrency: {pools: {default_limit: 2}}", encoding="utf-8")
     runner.prepare_home(settings)
     assert "default_limit: 2" in file.read_text(encoding="utf-8")
 

@@ -26,7 +26,7 @@ from mog_assets.index.corpora import Encode
 from mog_assets.papers.experiments.lab import STATISTICS, Experiment, Findings, Lab, NothingToMeasure
 from mog_assets.papers.experiments.results import ProjectResults, Told, verdicts
 from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS, RetrieverEncoderSettings
-from mog_assets.registry import EXPERIMENTS, RECIPES, VECTOR_STORES
+from mog_assets.registry import EXPERIMENTS, VECTOR_STORES
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MogError
@@ -241,9 +241,6 @@ def _searched(settings: Settings) -> list[Any]:
     """The settings that every experiment depends on: retrieval, measures and questions."""
     sets = {name: [q.corpora, q.train, q.test] for name, q in settings.question_sets.items()}
     return [settings.retriever, settings.bm25.model_dump(), settings.k_r, settings.k, settings.seed, sets]
-
-
-RECIPES.register("experiments", recipes)
 
 
 @contextmanager

@@ -4,5 +4,5 @@ from mog_assets import registry
 
 registry.SECTIONS.add_modules(f"{__name__}.settings")
 registry.CHUNKERS.add_modules(f"{__name__}.chunker")
-registry.RECIPES.add_modules(f"{__name__}.assets")
+registry.RECIPES.register("learned chunker", registry.Stage(f"{__name__}.assets", ("chunker",)))
 registry.EXPERIMENTS.add_modules(f"{__name__}.experiments")

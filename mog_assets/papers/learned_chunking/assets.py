@@ -17,7 +17,6 @@ from mog_assets.papers.learned_chunking.plots import chunker_curves
 from mog_assets.papers.learned_chunking.settings import CHUNKER
 from mog_assets.papers.mix_of_granularity.validation import validation_rows
 from mog_assets.questions.sets import load_questions
-from mog_assets.registry import RECIPES
 from mog_assets.resources import tensors
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import digest
@@ -138,6 +137,3 @@ def recipes(settings: Settings) -> list[Recipe]:
             pool="gpu",
         )
     ]
-
-
-RECIPES.register("learned chunker", recipes)

@@ -15,12 +15,10 @@ from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
 from mog_assets.papers.mix_of_granularity import checks, labels, router
 from mog_assets.papers.mix_of_granularity.families import Family, families
-from mog_assets.papers.mix_of_granularity.graph import assets as graph_assets
 from mog_assets.papers.mix_of_granularity.plots import loss_curve, weights_by_kind
 from mog_assets.papers.mix_of_granularity.ranker import Retrieval
 from mog_assets.papers.mix_of_granularity.settings import GRAPH, ROUTER, SOFT_LABELS
 from mog_assets.questions.sets import Question, load_questions
-from mog_assets.registry import RECIPES
 from mog_assets.resources.errors import MogError, TooFewQuestions
 
 GROUP = "mix_of_granularity"
@@ -325,7 +323,3 @@ def recipes(settings: Settings) -> list[Recipe]:
                 )
             )
     return recipes_of
-
-
-RECIPES.register("graph", graph_assets.recipes)
-RECIPES.register("routing", recipes)

@@ -15,7 +15,6 @@ from mog_assets.evaluate.significance import by_document
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.families import Family, families
 from mog_assets.papers.mix_of_granularity.shifts import shift
-from mog_assets.registry import RECIPES
 
 # The levels chosen for test questions differ from those in training if this share of questions would have to change
 # level (a population stability index of about .2 for two levels) and the p-value is below ALPHA.
@@ -115,6 +114,3 @@ def recipes(settings: Settings) -> list[Recipe]:
         )
         for family in families(settings)
     ]
-
-
-RECIPES.register("granularities chosen", recipes)

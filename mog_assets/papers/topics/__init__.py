@@ -3,6 +3,6 @@
 from mog_assets import registry
 
 registry.SECTIONS.add_modules(f"{__name__}.settings")
-registry.RECIPES.add_modules(f"{__name__}.assets")
+registry.RECIPES.register("topics", registry.Stage(f"{__name__}.assets", ("topics/",)))
 registry.LIMITS.add_modules(f"{__name__}.questions")
 registry.FIELDS.add_modules(f"{__name__}.assign")

@@ -26,7 +26,6 @@ from mog_assets.papers.topics.model import (
 )
 from mog_assets.papers.topics.plots import topics_by_corpus
 from mog_assets.papers.topics.settings import TOPICS
-from mog_assets.registry import RECIPES
 from mog_assets.resources.errors import MogError
 
 GROUP = "topics"
@@ -201,6 +200,3 @@ def recipes(settings: Settings) -> list[Recipe]:
             kinds=("numpy",),
         ),
     ]
-
-
-RECIPES.register("topics", recipes)

@@ -4,5 +4,8 @@ from mog_assets import registry
 
 registry.SECTIONS.add_modules(f"{__name__}.settings")
 registry.QUESTION_SOURCES.add_modules(f"{__name__}.source")
-registry.RECIPES.add_modules(f"{__name__}.assets")
+registry.RECIPES.register(
+    "generated_questions",
+    registry.Stage(f"{__name__}.assets", ("generated_questions",), results=("generated_questions",)),
+)
 registry.SCORE_TABLES.add_modules(f"{__name__}.agreement")

@@ -32,7 +32,6 @@ from mog_assets.plugins.generated_questions.model import prompts_fingerprint
 from mog_assets.plugins.generated_questions.settings import GENERATION, KEY, GenerationSettings
 from mog_assets.plugins.generated_questions.windows import Extract, drawn, windows
 from mog_assets.questions.sets import Question, write_questions
-from mog_assets.registry import RECIPES
 from mog_assets.resources.store import Artefact, digest
 from mog_assets.search.index import Index
 from mog_assets.search.rankings import searched
@@ -222,6 +221,3 @@ def recipes(settings: Settings) -> list[Recipe]:
             pool="llm",
         )
     ]
-
-
-RECIPES.register(KEY, recipes)

@@ -3,6 +3,6 @@
 from mog_assets import registry
 
 registry.SECTIONS.add_modules(f"{__name__}.settings")
-registry.RECIPES.add_modules(f"{__name__}.assets")
+registry.RECIPES.register("qdrant", registry.Stage(f"{__name__}.assets", ("qdrant",)))
 registry.DEMANDS.add_modules(f"{__name__}.registered")
 registry.VECTOR_STORES.add_modules(f"{__name__}.registered")

@@ -25,7 +25,7 @@ from mog_assets.plugins.qdrant.ids import IdSet, packed_ids, unpacked_ids
 from mog_assets.plugins.qdrant.points import payloads, point_ids
 from mog_assets.plugins.qdrant.store import ASSET, collections_of, name_of, vectors_of
 from mog_assets.plugins.qdrant.words import rounded_mean, text_vectors
-from mog_assets.registry import FIELDS, RECIPES
+from mog_assets.registry import FIELDS
 from mog_assets.resources.arrays import save_array
 
 
@@ -131,6 +131,3 @@ def recipes(settings: Settings) -> list[Recipe]:
             kinds=("qdrant",),
         )
     ]
-
-
-RECIPES.register(ASSET, recipes)

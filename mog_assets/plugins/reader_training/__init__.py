@@ -3,4 +3,4 @@
 from mog_assets import registry
 
 registry.ANSWER_READERS.add_modules(f"{__name__}.reader")
-registry.RECIPES.add_modules(f"{__name__}.assets")
+registry.RECIPES.register("reader", registry.Stage(f"{__name__}.assets", ("reader",)))

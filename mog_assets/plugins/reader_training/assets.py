@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets import registry
 from mog_assets.answer.reader import calibration
 from mog_assets.answer.reader.model import FILE, VERSION, Reader, encoded, source
 from mog_assets.answer.reader.windows import WordPieces
@@ -271,6 +270,3 @@ def recipes(settings: Settings) -> list[Recipe]:
             pool="gpu",
         )
     ]
-
-
-registry.RECIPES.register("reader", recipes)

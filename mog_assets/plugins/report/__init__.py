@@ -2,5 +2,6 @@
 
 from mog_assets import registry
 
+_RESULTS = ("history", "report")
 registry.RUN_TABLES.add_modules(f"{__name__}.shares")
-registry.RECIPES.add_modules(f"{__name__}.assets")
+registry.RECIPES.register("report", registry.Stage(f"{__name__}.assets", _RESULTS, results=_RESULTS))

@@ -19,7 +19,6 @@ from mog_assets.plugins.report.history_assets import build_history, configuratio
 from mog_assets.plugins.report.page import environment, render
 from mog_assets.plugins.report.shares import SHARES
 from mog_assets.questions.sources import origins, said
-from mog_assets.registry import RECIPES
 
 
 def build_report(work: Work) -> None:
@@ -152,6 +151,3 @@ def recipes(settings: Settings) -> list[Recipe]:
             version="8",
         ),
     ]
-
-
-RECIPES.register("report", recipes)

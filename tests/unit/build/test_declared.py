@@ -3,8 +3,8 @@
 import pickle
 
 import pytest
+from declared import UndeclaredSetting
 
-from mog_assets.build.declared import UndeclaredSetting
 from mog_assets.build.materialising import materialise
 from mog_assets.build.recipe import Recipe
 from mog_assets.build.tools import Tools

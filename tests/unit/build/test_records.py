@@ -62,8 +62,7 @@ def test_runs_whose_process_is_gone_end_and_others_are_left_alone(opened):
         assert records.end_killed(opened) == []
         dead.kill()
         dead.wait()
-        with dg.build_sensor_context(instance=opened) as context:
-            automation.build(opened.settings).get_sensor_def("corpora")(context)
+        automation.build(opened.settings).resolve_sensor_def("automation").look(opened)
         assert [status(opened, name) for name in ("dead", "alive", "elsewhere")] == ["FAILURE", "STARTED", "STARTED"]
         opened.report_run_canceled(opened.get_run_by_id("alive"))
     # It ended by itself.

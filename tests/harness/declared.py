@@ -1,18 +1,14 @@
 """The settings that a build may read: those that its recipe declares, and so are in its fingerprint.
 
-A setting that a build reads but does not declare would leave a stale artefact when it changes.
+Tests check it of all that they build in their own process. A setting that a build reads but does not declare would
+leave a stale artefact when it changes.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, cast
 
-from mog_assets.build.tools import Tools
-from mog_assets.config import Settings
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.settings import SettingsModel
+from mog_assets.resources.store import label
 
 CARRIED = frozenset(
     {
@@ -34,70 +30,61 @@ CARRIED = frozenset(
 )
 """Settings that need not be declared: their change is seen in what an artefact is made from."""
 
-Reader = Callable[[str], object]
-
 
 class UndeclaredSetting(MogError):
     """A build reads a setting that its recipe does not declare."""
 
 
-class Declared:
-    """What a recipe declares, by watching `Recipe.settings` and `Recipe.source` read it.
+def checked(build):
+    """`build` of an artefact; settings that its recipe does not declare raise `UndeclaredSetting`."""
 
-    Attributes:
-        declaring: The resources, for `Recipe.settings` and `Recipe.source`: what they read is declared.
-    """
+    def building(work, recipes):
+        tools, names = work.tools, set()
+        declaring = _with(tools, names.add)
+        work.recipe.settings(declaring)
+        work.recipe.source(declaring.settings, work.corpus)
 
-    def __init__(self, tools: Tools, what: str) -> None:
-        """Nothing is declared yet.
+        def check(name):
+            if name not in names | CARRIED:
+                what = label(work.recipe.key, work.corpus)
+                raise UndeclaredSetting(
+                    f"{what}: expected to be built from settings that its recipe declares, "
+                    f"got {name}: add it to `Recipe.settings`, so that the artefact is built again when it changes"
+                )
 
-        Args:
-            tools: The resources.
-            what: Name of the artefact, for messages.
-        """
-        self._tools, self._what = tools, what
-        self._names: set[str] = set()
-        self.declaring = _with(tools, self._names.add)
+        work.tools = _with(tools, check)
+        build(work, recipes)
 
-    def tools(self) -> Tools:
-        """The resources, for `Recipe.build`: settings that are not declared raise `UndeclaredSetting`."""
-        return _with(self._tools, self._check)
-
-    def _check(self, name: str) -> None:
-        if name not in self._names | CARRIED:
-            raise UndeclaredSetting(
-                f"{self._what}: expected to be built from settings that its recipe declares, got {name}: add it to "
-                "`Recipe.settings`, so that the artefact is built again when it changes"
-            )
+    return building
 
 
-def _with(tools: Tools, read: Reader) -> Tools:
-    return cast(Tools, _Tools(tools, cast(Settings, _Watched(tools.settings, "", read))))
+def _with(tools, read):
+    return _Tools(tools, _Watched(tools.settings, "", read))
 
 
 class _Tools:
     """Resources with other settings; they are opened, once, with their own."""
 
-    def __init__(self, tools: Tools, settings: Settings) -> None:
+    def __init__(self, tools, settings):
         self._tools, self.settings = tools, settings
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self._tools, name)
 
 
 class _Watched:
     """Settings that tell `read` the name of each value that is read: `k`, `ranking.questions`, `corpora.path`."""
 
-    def __init__(self, model: SettingsModel, place: str, read: Reader) -> None:
+    def __init__(self, model, place, read):
         self._model, self._place, self._read = model, place, read
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         kind = type(self._model)
         if name in kind.model_fields:
             return self._value(name)
         attribute = getattr(kind, name)
         if isinstance(attribute, property):
-            return cast(Any, attribute.fget)(self)
+            return attribute.fget(self)
         if name == "model_dump":
             return self._dumped
         if name == "model_copy":
@@ -105,7 +92,7 @@ class _Watched:
         self._whole()
         return getattr(self._model, name)
 
-    def _value(self, name: str) -> Any:
+    def _value(self, name):
         value, place = getattr(self._model, name), f"{self._place}{name}"
         if isinstance(value, SettingsModel):
             return _Watched(value, f"{place}.", self._read)
@@ -115,41 +102,41 @@ class _Watched:
             return {key: watched(its) if isinstance(its, SettingsModel) else its for key, its in value.items()}
         return value
 
-    def _dumped(self, **options: Any) -> dict[str, Any]:
+    def _dumped(self, **options):
         self._whole(options.get("include"), options.get("exclude") or ())
         return self._model.model_dump(**options)
 
-    def _copied(self, **options: Any) -> _Watched:
+    def _copied(self, **options):
         return _Watched(self._model.model_copy(**options), self._place, self._read)
 
-    def _whole(self, include: Any = None, exclude: Any = ()) -> None:
+    def _whole(self, include=None, exclude=()):
         for name in _names(self._model, self._place):
             field = name.removeprefix(self._place).partition(".")[0]
             if field not in exclude and (include is None or field in include):
                 self._read(name)
 
-    @property  # type: ignore[misc]
-    def __class__(self) -> type[SettingsModel]:  # type: ignore[override]
+    @property
+    def __class__(self):
         return type(self._model)
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other):
         self._whole()
         return self._model == (other._model if type(other) is _Watched else other)
 
-    def __hash__(self) -> int:
+    def __hash__(self):
         self._whole()
         return hash(self._model)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         # Another process gets the settings as they are.
         return _same, (self._model,)
 
 
-def _same(model: SettingsModel) -> SettingsModel:
+def _same(model):
     return model
 
 
-def _names(model: SettingsModel, place: str) -> Iterator[str]:
+def _names(model, place):
     for field in type(model).model_fields:
         value = getattr(model, field)
         inner = [value] if isinstance(value, SettingsModel) else []
