@@ -12,10 +12,6 @@ from mog_assets.resources.errors import ConfigError, MogError
 
 # Lines read from a file to tell questions from documents.
 _PEEKED = 20
-# Ends of questions in most scripts.
-_MARKS = ("?", "？", "؟", "\u037e")
-# Share of the cells of a column of questions that end so.
-_ENDING = 0.8
 # Fields that say something of the answer, or of where it stands.
 _KNOWN = ("answer", "long_answer", "quote", "doc", "docs", "evidence", "aliases", "options")
 
@@ -100,48 +96,24 @@ def holds_questions(path: Path) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class Unnamed:
-    """A file that seems to hold questions, and names no column or key `question`.
+def passed_over(path: Path) -> str:
+    """Return why a file that is called like one of questions is not used; empty if it is called otherwise."""
+    from mog_assets.questions.records import suffixes, used_columns
 
-    Attributes:
-        path: The file.
-        columns: Names of its columns, or keys of its lines.
-        question: The one whose texts end in question marks; None if the file is only called like one of questions.
-    """
-
-    path: Path
-    columns: tuple[str, ...]
-    question: str | None
-
-    def __str__(self) -> str:
-        by = f"column {self.question!r}" if self.question else f"columns: {', '.join(self.columns)}"
-        return f"{os.path.relpath(self.path)} seems to hold questions ({by}), but names no column `question`"
-
-
-def unnamed_questions(path: Path) -> Unnamed | None:
-    """What a file of questions without a column `question` has instead; None if this does not seem to be one."""
-    from mog_assets.questions.records import first_rows, suffixes
-
-    if not (path.name.lower().endswith(suffixes()) and path.is_file()):
-        return None
+    name = path.name.lower()
+    if not (name.startswith("question") and name.endswith(suffixes()) and path.is_file()):
+        return ""
     try:
-        rows = first_rows(path, _PEEKED)
-    # As above.
-    except MogError:
-        return None
-    columns = tuple(dict.fromkeys(name for row in rows for name in row))
-    # A document has a text.
-    if not rows or any(name.strip().lower() in ("question", "text") for name in columns):
-        return None
-    asking = [
-        name
-        for name in columns
-        if sum(str(row.get(name)).rstrip().endswith(_MARKS) for row in rows) >= _ENDING * len(rows)
-    ]
-    if len(asking) == 1:
-        return Unnamed(path, columns, asking[0])
-    return Unnamed(path, columns, None) if path.name.lower().startswith("question") else None
+        used_columns(path)
+    except MogError as error:
+        return f"{_by_option(error)}, and the file with `--questions`; it is not used as questions"
+    return ""
+
+
+def _by_option(error: MogError) -> str:
+    """Return an error whose remedy is that of `mog init`."""
+    remedy = "name it under `columns`, as in `columns: {question: NAME}`"
+    return str(error).replace(remedy, "name it with `--column question=NAME`")
 
 
 def find_questions(path: Path, name: str, columns: Mapping[str, str] | None = None) -> Questions:
@@ -173,10 +145,7 @@ def find_questions(path: Path, name: str, columns: Mapping[str, str] | None = No
                     "`--column doc=NAME` or `--column answer=NAME`"
                 )
     except MogError as error:
-        hint = str(error).replace(
-            "name it under `columns`, as in `columns: {question: NAME}`", "name it with `--column question=NAME`"
-        )
-        raise ConfigError(f"--questions: {hint}") from error
+        raise ConfigError(f"--questions: {_by_option(error)}") from error
     first = f"; the first: {printable(wrong[0][:300])}" if wrong else ""
     if not (splits or without):
         raise ConfigError(f"--questions: expected questions in {path}, found none{first}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,12 +20,11 @@ from mog_assets import config
 from mog_assets.cli.common import echo, guarded
 from mog_assets.cli.found_questions import (
     Questions,
-    Unnamed,
     files_in,
     find_questions,
     given_columns,
     holds_questions,
-    unnamed_questions,
+    passed_over,
 )
 from mog_assets.registry import COMMANDS, QUESTION_SOURCES
 from mog_assets.resources.encoder_settings import encoders_of_languages
@@ -235,7 +233,7 @@ def init(
     holding = {file: holds_questions(file) for file in beside}
     candidates = given or [file for file, holds in holding.items() if holds]
     others = [*(f for f in sources if f.is_file()), *(file for file, holds in holding.items() if not holds)]
-    unnamed = [seen for file in dict.fromkeys(others) if (seen := unnamed_questions(file))]
+    unused = [reason for file in dict.fromkeys(others) if (reason := passed_over(file))]
     corpora: list[CorpusFiles] = []
     for source in sources:
         corpora.append(find_documents(source, name_of(source, [c.name for c in corpora]), candidates))
@@ -263,8 +261,8 @@ def init(
                 err=True,
             )
     _warn(corpora, questions)
-    for seen in unnamed:
-        echo(f"mog: {_remedied(seen, corpora, path)}", err=True)
+    for reason in unused:
+        echo(f"mog: {reason}", err=True)
     echo(f'Wrote {target.name}. Next: `mog run`, then `mog retrieve "a question"`.')
 
 
@@ -298,20 +296,6 @@ def _warn(corpora: Sequence[CorpusFiles], questions: Sequence[Questions]) -> Non
                     "documents",
                     err=True,
                 )
-
-
-def _remedied(seen: Unnamed, corpora: Sequence[CorpusFiles], config_path: str | None) -> str:
-    """What became of a file that seems to hold questions, and the command that uses it."""
-    file = seen.path.resolve()
-    read = any(file.is_relative_to(corpus.path.resolve()) for corpus in corpora)
-    folders = [os.path.relpath(corpus.path) for corpus in corpora if corpus.path.resolve() != file]
-    columns = [f"question={seen.question or 'NAME'}", "quote=NAME", "answer=NAME"]
-    command = ["mog", "init", "--force", *(["--config", config_path] if config_path else []), *folders]
-    command += ["--questions", os.path.relpath(file), *(word for name in columns for word in ("--column", name))]
-    return (
-        f"{seen}: it is {'read as documents' if read else 'not used'}. Say which columns ({', '.join(seen.columns)}) "
-        f"hold what: `{shlex.join(command)}`"
-    )
 
 
 def _which_folder(base: Path) -> str:
