@@ -66,7 +66,7 @@ def drawn_items(corpora: Corpora) -> list[Item]:
 def _terms(corpora: Corpora) -> list[Item]:
     """Words and numbers that one piece has."""
     index, layout = corpora.words, corpora.layout
-    frequencies = corpora.statistics.frequencies("level_1")
+    frequencies = corpora.statistics.frequencies("level_1").totals()
     sole = [term for term, times in frequencies.items() if times == 1 and is_word(term) and len(term) > 3]
     items = []
     for name in KINDS[:2]:

@@ -195,8 +195,8 @@ class Sums:
         return total
 
 
-class Together(Mapping[str, int]):
-    """A column of several tables as one mapping: the numbers of a term are added up.
+class Together:
+    """A column of several tables as one: the numbers of a term are added up.
 
     Args:
         terms: Looks terms up in the tables.
@@ -241,28 +241,13 @@ class Together(Mapping[str, int]):
             terms.update(table[row] for row in np.flatnonzero(column >= limit).tolist())
         return sorted(terms)
 
-    @cached_property
-    def _every(self) -> dict[str, int]:
+    def totals(self) -> dict[str, int]:
+        """Return the sums of all terms."""
         total: dict[str, int] = {}
         for table, column in zip(self._tables, self._columns, strict=True):
             for term, value in zip(table, np.maximum(column, self._least).tolist(), strict=True):
                 total[term] = total.get(term, 0) + value
         return total
-
-    def __getitem__(self, term: str) -> int:
-        if not any((table.rows([term]) >= 0).any() for table in self._tables):
-            raise KeyError(term)
-        return int(self.values_of([term])[0])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._every)
-
-    def __len__(self) -> int:
-        return len(self._every)
-
-    def items(self) -> Any:
-        """See `dict.items`: all terms at once."""
-        return self._every.items()
 
 
 def _kth(column: np.ndarray, count: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -45,7 +45,7 @@ class Vocabulary:
         words: How often words occur as they are written, case folded; see `words_in`.
     """
 
-    occurrences: Mapping[str, int]
+    occurrences: Words
     characters: str
     words: Words
 
@@ -64,8 +64,8 @@ class Vocabulary:
 
     def times(self, terms: Sequence[str]) -> list[int]:
         """How often each of some terms occurs."""
-        values_of = getattr(self.occurrences, "values_of", None)
-        return values_of(terms).tolist() if values_of else [self.occurrences.get(term, 0) for term in terms]
+        times: list[int] = self.occurrences.values_of(terms).tolist()
+        return times
 
 
 def words_in(text: str) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mog_assets.index.postings import StoredStatistics, TermCounts
+from mog_assets.index.term_tables import Together
 from mog_assets.resources.compiled import keep
 
 # Extra results, among which ties at the last place are decided by chunk number.
@@ -28,7 +29,7 @@ class Statistics:
 
     chunks: int
     mean_length: float
-    frequencies: Mapping[str, int]
+    frequencies: Mapping[str, int] | Together
 
     @classmethod
     def stored(cls, stored: StoredStatistics, kind: str) -> Statistics:
@@ -37,9 +38,9 @@ class Statistics:
 
     def frequencies_of(self, terms: Sequence[str]) -> np.ndarray:
         """In how many chunks each term occurs, float64 of shape (terms,): at least in one, as somebody asks."""
-        values_of = getattr(self.frequencies, "values_of", None)
-        frequencies = values_of(terms) if values_of else [self.frequencies.get(term, 0) for term in terms]
-        return np.maximum(np.asarray(frequencies, np.float64), 1)
+        known = self.frequencies
+        times = known.values_of(terms) if isinstance(known, Together) else [known.get(term, 0) for term in terms]
+        return np.maximum(np.asarray(times, np.float64), 1)
 
 
 def statistics(parts: Sequence[TermCounts]) -> Statistics:

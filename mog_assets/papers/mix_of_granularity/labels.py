@@ -225,9 +225,11 @@ def similarities_tfidf(
         float64 array of shape (n, levels) in [0, 1], 0 where there is no chunk or no token.
     """
     over = statistics(counts[min(counts)])
+    frequencies = over.frequencies
+    assert isinstance(frequencies, Mapping)
 
     def weighted(matrix: Any, terms: Sequence[str]) -> Any:
-        frequency = np.array([over.frequencies.get(t, 0) for t in terms], np.float64)
+        frequency = np.array([frequencies.get(t, 0) for t in terms], np.float64)
         idf = np.log((1 + over.chunks) / (1 + frequency)) + 1
         vectors = matrix @ sparse.diags(idf, shape=(len(idf), len(idf)))
         lengths = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1)).ravel())
