@@ -174,17 +174,21 @@ def latest(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
     return last
 
 
-def _of_titles(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
+def _of_titles(candidates: Candidates, scores: np.ndarray) -> list[int]:
     """Rows of the best pieces of documents whose title a question has, at most one of each question."""
-    document = candidates.piece - candidates.place[:, 0]
-    most = np.zeros(candidates.count, np.int8)
-    np.maximum.at(most, candidates.question, candidates.title)
-    rows = np.flatnonzero((candidates.title > 0) & (candidates.title == most[candidates.question]))
-    of_question, _ = unpaired(np.unique(pairs(candidates.question[rows], document[rows])))
-    rows = rows[(np.bincount(of_question, minlength=len(most)) == 1)[candidates.question[rows]]]
-    order = rows[np.lexsort((candidates.piece[rows], -scores[rows], candidates.question[rows]))]
-    best: np.ndarray = order[places(candidates.question[order]) == 0]
-    return best
+    rows = np.flatnonzero(candidates.title)
+    columns = (candidates.question, candidates.title, candidates.piece - candidates.place[:, 0], scores)
+    best: dict[int, tuple[int, dict[int, tuple[float, int]]]] = {}
+    for row, (question, words, document, score) in zip(
+        rows.tolist(), zip(*(column[rows].tolist() for column in columns), strict=True), strict=True
+    ):
+        most, documents = best.get(question, (0, {}))
+        if words > most:
+            most, documents = best[question] = words, {}
+        # Of equal ones the earlier piece.
+        if words == most and (document not in documents or score > documents[document][0]):
+            documents[document] = score, row
+    return [row for _, documents in best.values() if len(documents) == 1 for _, row in documents.values()]
 
 
 def lifted(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
