@@ -26,9 +26,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.index.mentions.folding import folded
 from mog_assets.index.mentions.matching import Matcher, read_names, search_bucket
-from mog_assets.index.mentions.names import names_of
+from mog_assets.index.mentions.names import folded, names_of
 
 WORDS, TEXT = 150_000, 3_000
 # Names that slow ways search for.

@@ -152,9 +152,9 @@ class Generations:
         position = now.retrieval.corpora.position
         retrieval = now.retrieval.again([next(iter(position))[1]])
         method, _ = retrieval.chosen
-        if method.retriever != "bm25":
-            for shard in retrieval.corpora.neighbours:
-                shard.shorten()
+        # Of several shards, which are not in memory together, copies would take too much of it.
+        if method.retriever != "bm25" and len(shards := retrieval.corpora.neighbours) == 1:
+            shards[0].shorten()
         passages = retrieval.passages(method, None, self._tools.settings.budget)
         retrieval.reasons(method, passages)
         reading.passages(retrieval, passages, 1, None)

@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 from mog_assets.build.recipe import Check, Recipe, Work
 from mog_assets.config import Settings
 from mog_assets.index.mentions.edges import names_file
-from mog_assets.index.mentions.folding import folded
 from mog_assets.index.mentions.matching import read_names
-from mog_assets.index.mentions.names import Name, names_of
+from mog_assets.index.mentions.names import Name, folded, names_of
 from mog_assets.resources.arrays import pairs, save_array, unpaired
 from mog_assets.resources.store import Artefact
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.index.mentions.folding import folded_points
+from mog_assets.index.mentions.names import folded_points
 from mog_assets.resources.arrays import mixed, pairs, ranges
 
 # What is in memory at a time: names while they are read, folded characters of texts, words that are followed.

@@ -22,9 +22,8 @@ from mog_assets.build.materialising import materialise
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.mentions import matching
 from mog_assets.index.mentions.edges import ALWAYS, Mentions, _outermost
-from mog_assets.index.mentions.folding import folded
 from mog_assets.index.mentions.matching import Matcher, search_bucket
-from mog_assets.index.mentions.names import MOST_WORDS, Name, names_of
+from mog_assets.index.mentions.names import MOST_WORDS, Name, folded, names_of
 from mog_assets.search.relations import Edges
 
 # Folding

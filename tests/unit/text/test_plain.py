@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mog_assets
-from mog_assets.index.mentions.folding import folded
+from mog_assets.index.mentions.names import folded
 from mog_assets.text.characters import plain
 from mog_assets.text.terms import located, terms_of
 
