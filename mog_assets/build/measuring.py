@@ -59,7 +59,11 @@ def has_basis(artefact: Artefact, recipe: Recipe, recipes: Mapping[str, Recipe],
 
 def changed_since(artefact: Artefact, now: Mapping[str, list[Any]]) -> int:
     """Return how many documents have changed since an artefact was made, see `read_documents`."""
-    before: dict[str, list[Any]] = artefact.manifest.info.get(_STATE, {}).get(DOCUMENTS, {})
+    return changes_between(artefact.manifest.info.get(_STATE, {}).get(DOCUMENTS, {}), now)
+
+
+def changes_between(before: Mapping[str, list[Any]], now: Mapping[str, list[Any]]) -> int:
+    """Return how many documents have changed from one state to another, see `read_documents`."""
     changed = 0
     for corpus in before.keys() | now.keys():
         (version, count), (then, counted) = now.get(corpus, ["", 0]), before.get(corpus, ["", 0])

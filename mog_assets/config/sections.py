@@ -291,7 +291,7 @@ class AnsweringSettings(SettingsModel):
 class DriftSettings(SettingsModel):
     """How much may change before all is measured again, and models trained: a share `training`.
 
-    It is one of the documents since they were measured, and of the candidates of questions since models were trained.
+    It is one of the documents: since they were measured, and since models were trained on questions about them.
     """
 
     training: float = Field(0.05, ge=0, le=1)

@@ -8,25 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.build.measuring import DOCUMENTS, read_documents
 from mog_assets.build.recipe import Work
 from mog_assets.config import QuestionSetSettings, Settings
-from mog_assets.index.layouts import open_layout
 from mog_assets.questions.sets import MEASURED, TRAINING, Question, asked_of, load_questions
-from mog_assets.resources.arrays import save_array
 from mog_assets.resources.errors import TooFewQuestions
 from mog_assets.resources.store import Artefact, digest
-from mog_assets.resources.tables import read_table
 from mog_assets.search.candidates import Inputs
 from mog_assets.search.index import expert_names, finest
 from mog_assets.search.methods import needs, parse
 from mog_assets.search.parts import (
-    DocumentStates,
     Part,
-    document_hashes,
-    documents_of,
     joined,
-    joined_sketch,
-    sketch,
 )
 from mog_assets.search.rankings import fused
 from mog_assets.search.relevance import Relevance
@@ -37,15 +30,17 @@ from mog_assets.text.terms import ANALYSIS
 
 # Training questions of a question set are stored in so many files, those about a document in one.
 PARTS = 16
-# Files: questions with their candidates, and a sample of hashes.
-PART, SKETCH = "part_", "sketch_"
+# Files: questions with their candidates.
+PART = "part_"
 
 
 def build_candidates(work: Work) -> None:
     """Find the candidates of training and test questions, with their scores by every expert and their evidence."""
-    settings, stored, rows = work.settings, work.input("questions"), []
-    work.info["basis"] = _basis(work)
-    hashes = {corpus: _hashes(work, corpus) for corpus in settings.corpora}
+    settings, stored, rows, asked = work.settings, work.input("questions"), [], list[list[str]]()
+    read = needs([parse("fused", settings)], settings)
+    # A name matters where a text has it, which is part of what is known of the text.
+    basis = [work.input(key).manifest.version for key in read.shared if key != "names"]
+    basis += [work.input(key, corpus).manifest.version for key in read.per_corpus for corpus in settings.corpora]
     work.recomputed["questions"] = 0
     for name, question_set in settings.question_sets.items():
         questions = load_questions(stored.path(f"{name}.parquet"))
@@ -54,8 +49,8 @@ def build_candidates(work: Work) -> None:
         if not training and not test:
             continue
         retrieval = Retrieval.open(work.tools, work.input, question_set.corpora)
-        now = documents_of(retrieval, hashes)
-        _candidates_of(work, name, [*training, *test], retrieval, now)
+        asked += [[name, q.id, q.question, q.answer] for q in training]
+        _candidates_of(work, name, [*training, *test], retrieval, basis)
         levels = Counter(q.level for q in training)
         by_level: dict[str, Any] = {level: levels[level] for level in TRAINING}
         of = sum(q.split in question_set.train for q in questions)
@@ -65,6 +60,14 @@ def build_candidates(work: Work) -> None:
         "questions": sum(row["training"] for row in rows),
         "test questions": sum(row["test"] for row in rows),
     }
+    pieces = [work.input("chunks/level_1", c).manifest.info["made of"]["settings"] for c in settings.corpora]
+    # What rankings are trained on, and how many documents it is of: see `training_assets`.
+    work.info["trained on"] = {
+        "made by": digest(work.made_by(read.per_corpus), pieces, ANALYSIS),
+        "questions": digest(asked),
+        "documents": read_documents(work.tools, work.input),
+    }
+    work.counts["documents"] = sum(int(work.input(DOCUMENTS, c).manifest.counts["documents"]) for c in settings.corpora)
     work.show_table("questions", rows)
 
 
@@ -73,32 +76,12 @@ def test_questions(questions: Sequence[Question], question_set: QuestionSetSetti
     return [q for q in questions if q.split in question_set.test and q.level in MEASURED]
 
 
-def _basis(work: Work) -> str:
-    """What scores depend on beside the settings, the question and the text."""
-    needed = needs([parse("fused", work.settings)], work.settings)
-    # A name matters where a text has it, which is part of what is known of the text.
-    shared = [work.input(key).manifest.version for key in needed.shared if key != "names"]
-    return digest(shared, work.made_by(needed.per_corpus), work.settings.buckets, ANALYSIS)
-
-
-def _hashes(work: Work, corpus: str) -> np.ndarray:
-    """See `document_hashes`."""
-    documents, chunks = work.input("documents", corpus), work.input("chunks/level_1", corpus)
-    names = documents.names("bucket")
-    digests = []
-    for name in names:
-        table = read_table(documents.path(name), ["sha256", "language"])
-        digests += [digest + code for digest, code in zip(*(column.to_pylist() for column in table), strict=True)]
-    return document_hashes(open_layout(corpus, documents, chunks), digests)
-
-
 def _candidates_of(
-    work: Work, name: str, questions: Sequence[Question], retrieval: Retrieval, now: DocumentStates
+    work: Work, name: str, questions: Sequence[Question], retrieval: Retrieval, basis: Sequence[str]
 ) -> None:
-    """Write the parts of a question set, and a sample of what they hold."""
+    """Write the parts of a question set; `basis` are versions of what else they are made of."""
     corpora, training = retrieval.corpora, work.settings.question_sets[name].train
-    made_of = [work.info["basis"], work.recipe.settings(work.tools), digest(now.hashes.tobytes().hex())]
-    sketches = []
+    made_of = [*basis, work.recipe.settings(work.tools), work.settings.buckets, ANALYSIS]
     with work.progress(len(questions), "questions") as advance:
         for number in range(PARTS):
             members = [q for q in questions if part_of(q.document, PARTS) == number]
@@ -106,19 +89,12 @@ def _candidates_of(
                 continue
             file = f"{PART}{name}-{number:02}.safetensors.zst"
             path, exists = work.file(file, [repr(q) for q in members], list(corpora.names), *made_of)
-            if exists:
-                part = Part.read(path.read_bytes())
-            else:
+            if not exists:
                 part = _part(retrieval.again([q.question for q in members]), members, training)
                 with work.writing(path) as temporary:
                     temporary.write_bytes(part.encoded())
                 work.recomputed["questions"] += len(members)
-            sketches.append(sketch(part.training, now))
             advance(len(members))
-    path, exists = work.file(f"{SKETCH}{name}.npy", [repr(q) for q in questions], *made_of)
-    if not exists:
-        with work.writing(path) as temporary:
-            save_array(temporary, joined_sketch(sketches))
 
 
 def _in_order(part: Part, questions: Sequence[Question]) -> Part:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mog_assets.build.measuring import DOCUMENTS, changes_between
 from mog_assets.build.recipe import Check, Recipe, Work
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
-from mog_assets.evaluate.candidates_assets import SKETCH, build_candidates, training_examples
+from mog_assets.evaluate.candidates_assets import build_candidates, training_examples
 from mog_assets.evaluate.choice import ALPHA, UNTRAINED, Choice, choose
 from mog_assets.evaluate.known_items import (
     ITEMS,
@@ -28,14 +29,12 @@ from mog_assets.evaluate.known_items import (
 )
 from mog_assets.evaluate.significance import by_document, permutation_p
 from mog_assets.questions.sets import LEVELS
-from mog_assets.resources.arrays import save_array
 from mog_assets.resources.store import Artefact, digest
 from mog_assets.resources.tensors import decode
 from mog_assets.search import features, models
 from mog_assets.search.blend import Reranked
 from mog_assets.search.index import CHOSEN
 from mog_assets.search.methods import METHODS, needs, parse, trained_methods
-from mog_assets.search.parts import share_changed
 from mog_assets.search.rankings import models_of, rereads
 from mog_assets.search.relations import costs, versions
 from mog_assets.search.retrieval import Retrieval
@@ -50,26 +49,19 @@ from mog_assets.search.training import (
 GROUP = "ranking"
 # ER of every training question by the model in use, and by the one that was trained last.
 RECALLS, NOW = "recalls.parquet", "now.parquet"
-# Facts about a model that stay with it.
-_TOLD = ("kept", "comparison")
-
-
-def _sketches(work: Work) -> dict[str, np.ndarray]:
-    """A sample of the candidates' hashes, by the name of its file."""
-    stored = work.input("candidates")
-    return {name: np.load(stored.path(name)) for name in stored.names(SKETCH)}
+# Of which questions and documents the candidates are; facts about a model that stay with it.
+_STATE = "trained on"
+_TOLD = ("kept", "comparison", _STATE)
 
 
 def _stays(work: Work) -> bool:
-    """Keep the previous model if few of the candidates it was trained on changed; whether it stays."""
+    """Keep the previous model if few documents changed since it was trained, and no question; whether it stays."""
     previous, limit = work.comparable, work.settings.drift.training
-    if previous is None or not previous.names(SKETCH):
+    before, now = {} if previous is None else previous.manifest.info.get(_STATE, {}), _state(work)
+    if previous is None or {**before, DOCUMENTS: None} != {**now, DOCUMENTS: None}:
         return False
-    before = {name: np.load(previous.path(name)) for name in previous.names(SKETCH)}
-    now = _sketches(work)
-    if set(before) != set(now):
-        return False
-    share = max(share_changed(before[name], now[name]) for name in now)
+    count = work.input("candidates").manifest.counts["documents"]
+    share = changes_between(before[DOCUMENTS], now[DOCUMENTS]) / max(count, 1)
     if share > limit or not limit:
         work.info["changed"] = share
         return False
@@ -77,12 +69,17 @@ def _stays(work: Work) -> bool:
     work.counts |= previous.manifest.counts
     work.info |= {name: previous.manifest.info[name] for name in _TOLD if name in previous.manifest.info}
     work.shown |= previous.shown()
-    work.counts["candidates changed since, %"] = round(100 * share, 2)
+    work.counts["documents changed since, %"] = round(100 * share, 2)
     work.recomputed["models trained"] = 0
     work.shown["trained on"] = (
-        f"Not trained again: {share:.2%} of the candidates it was trained on changed since, at most {limit:.0%} may."
+        f"Not trained again: {share:.2%} of the documents it was trained on changed since, at most {limit:.0%} may."
     )
     return True
+
+
+def _state(work: Work) -> dict[str, Any]:
+    """Return what the candidates say of what they were made from."""
+    return dict(work.input("candidates").manifest.info[_STATE])
 
 
 def build_ranking(kind: str, work: Work) -> None:
@@ -146,23 +143,20 @@ def _written(
     recalls: np.ndarray,
 ) -> bool:
     """Store a model with its figures; or those of the previous one, if that stays. Returns whether the new is used."""
-    work.info["kept"] = None
+    work.info |= {"kept": None, _STATE: _state(work)}
     previous = _kept(work, trained_for, examples, names, recalls)
     version = work.input("candidates").manifest.version
     columns = {"ER": recalls, "fused": fused_recalls(examples)}
     table = pd.DataFrame({"question": names, "document": examples.documents, **columns})
     files: dict[str, Any] = {NOW: table} if previous else {**data, RECALLS: table, NOW: table}
-    files |= _sketches(work)
     if previous:
-        work.keep(previous, *(n for n in previous.manifest.files if n != NOW and not n.startswith(SKETCH)))
+        work.keep(previous, *(n for n in previous.manifest.files if n != NOW))
     for name, content in files.items():
         path, exists = work.file(name, version, work.recipe.settings(work.tools))
         if not exists or (isinstance(content, bytes) and path.read_bytes() != content):
             with work.writing(path) as temporary:
                 if isinstance(content, bytes):
                     temporary.write_bytes(content)
-                elif isinstance(content, np.ndarray):
-                    save_array(temporary, content)
                 else:
                     content.to_parquet(temporary)
     work.counts |= {"questions": len(names), "documents": len(set(examples.documents))}

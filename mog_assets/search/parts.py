@@ -1,70 +1,23 @@
-"""Training and test questions with their candidates and evidence, as files; and what tells how many changed."""
+"""Training and test questions with their candidates and evidence, as files."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from mog_assets.index.corpora import Corpora
 from mog_assets.questions.sets import LEVELS, Question, asked_of
-from mog_assets.resources.arrays import mixed
 from mog_assets.resources.tensors import decode, encode
 from mog_assets.search.candidates import COLUMNS, OF_QUESTIONS, Candidates, concatenated
-from mog_assets.search.relations import reads_mentions
 from mog_assets.search.relevance import Relevance
-from mog_assets.search.retrieval import Retrieval
-from mog_assets.text.chunks import Layout
-
-
-@dataclass(frozen=True)
-class DocumentStates:
-    """The documents of some corpora, in order.
-
-    Attributes:
-        hashes: What is ranked of each as a number, see `document_hashes`: uint64 of shape (documents,).
-        pieces: Level-1 chunks of each, int64 of shape (documents,).
-    """
-
-    hashes: np.ndarray
-    pieces: np.ndarray
-
-    @classmethod
-    def of(cls, corpora: Corpora, hashes: Mapping[str, np.ndarray]) -> DocumentStates:
-        """Those of some corpora, from the hashes of each."""
-        each = [hashes[name] for name in corpora.names]
-        return cls(np.concatenate([np.zeros(0, np.uint64), *each]), np.diff(corpora.layout.offsets))
-
-
-def document_hashes(layout: Layout, digests: Sequence[str]) -> np.ndarray:
-    """A number for each document that changes with its id, its title or text, or where it is cut.
-
-    Args:
-        layout: Of the documents.
-        digests: Hash of title, text and language of each.
-
-    Returns:
-        uint64 array of shape (documents,); two documents share a number with a probability of 2^−64.
-    """
-    cuts = np.ascontiguousarray(layout.spans, np.int64)
-    hashes = np.empty(len(layout.documents), np.uint64)
-    bounds = zip(layout.documents, digests, layout.offsets[:-1].tolist(), layout.offsets[1:].tolist(), strict=True)
-    for row, (name, digest, first, last) in enumerate(bounds):
-        facts = f"{layout.corpus}\0{name}\0{digest}\0".encode() + cuts[first:last].tobytes()
-        hashes[row] = int.from_bytes(hashlib.blake2b(facts, digest_size=8).digest(), "little")
-    return hashes
-
 
 # Arrays of candidates, of their evidence, and of questions; and texts of questions.
 _CANDIDATES = (*COLUMNS, *OF_QUESTIONS)
 _EVIDENCE = ("characters", "row", "start", "end")
 _NUMBERS, _TEXTS = ("vectors", "words", "levels", "made", "usable"), ("digests", "ids", "documents")
-# Candidates whose hashes are compared to say how many changed.
-_SKETCH = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -167,45 +120,3 @@ def joined(parts: Sequence[Part]) -> Part:
     numbers: dict[str, Any] = {name: np.concatenate([getattr(p, name) for p in parts]) for name in _NUMBERS}
     texts = {name: [text for part in parts for text in getattr(part, name)] for name in _TEXTS}
     return Part(golds[0], golds[1], **numbers | texts)
-
-
-def sketch(part: Part, documents: DocumentStates) -> np.ndarray:
-    """Hashes of a sample of the candidates: uint64, ascending, at most `_SKETCH`.
-
-    A hash changes with what is known of the question, with the document, and with the piece. The smallest hashes of a
-    set are a sample that does not depend on the order, and two samples say how much of two sets is common (bottom-k
-    MinHash, Broder 1997).
-    """
-    candidates = part.candidates
-    digests = np.array([int(digest, 16) for digest in part.digests], np.uint64)
-    ends = np.cumsum(documents.pieces)
-    of = documents.hashes[np.searchsorted(ends, candidates.piece, side="right")]
-    hashes = mixed(digests[candidates.question] ^ mixed(of ^ mixed(candidates.place[:, 0].astype(np.uint64))))
-    return np.unique(hashes)[:_SKETCH]
-
-
-def joined_sketch(sketches: Sequence[np.ndarray]) -> np.ndarray:
-    """The sketch of several parts together."""
-    return np.unique(np.concatenate([np.zeros(0, np.uint64), *sketches]))[:_SKETCH]
-
-
-def share_changed(before: np.ndarray, now: np.ndarray) -> float:
-    """Estimated share of the candidates that changed, from two sketches."""
-    both = np.union1d(before, now)[:_SKETCH]
-    common = np.isin(both, before) & np.isin(both, now)
-    alike = float(common.mean()) if len(both) else 1.0
-    # Of n candidates f · n are replaced: (1 − f) n of (1 + f) n are common.
-    return (1 - alike) / (1 + alike)
-
-
-def documents_of(retrieval: Retrieval, hashes: Mapping[str, np.ndarray]) -> DocumentStates:
-    """What rankings of pieces know of documents: their texts and what they name.
-
-    Args:
-        retrieval: The corpora.
-        hashes: Of the documents of each corpus, see `document_hashes`.
-    """
-    documents = DocumentStates.of(retrieval.corpora, hashes)
-    if not reads_mentions(retrieval.corpora.settings.ranking.experts):
-        return documents
-    return replace(documents, hashes=mixed(documents.hashes ^ retrieval.index.mentions.signature()))

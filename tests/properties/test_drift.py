@@ -1,17 +1,14 @@
-"""Rankings are trained again when the candidates of their questions changed, and not before."""
+"""Rankings are trained again when many documents changed, or a question did, and not before."""
 
 import json
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from incremental import IN_MEMORY, Project, encoder, nothing_is_drawn  # noqa: F401
 
 from mog_assets.build import plan
 from mog_assets.build.materialising import materialise
-from mog_assets.search.parts import DocumentStates, document_hashes, share_changed, sketch
-from mog_assets.text.chunks import Layout
 
 ANIMALS = ["heron", "otter", "newt", "kingfisher", "moorhen", "vole", "dragonfly", "pike", "toad", "swan"]
 PLACES = ["pond", "river", "mill", "bank", "reeds", "weir", "meadow"]
@@ -75,42 +72,9 @@ def test_rankings_and_routers_stay_after_a_small_change_and_follow_a_great_one(f
         # The labels of the paper's router are the same, so that it is not even looked at.
         assert key == "router_paper" or not any(second[key][1].values()), key
     shown = project.stored("mix", None).shown()["trained on"]
-    assert "of the candidates it was trained on changed since, at most 30% may" in shown
+    assert "of the documents it was trained on changed since, at most 30% may" in shown
     for number in range(16):
         project.put("file" if number < 8 else "folder", f"d{number:02}", "All is new here. " + text_about(number + 3))
     project.run()
     third = trained(project)
     assert third["mix"][1]["models trained"] > 0 and third["router"][1]["models trained"] > 0
-
-
-def test_the_share_of_candidates_that_changed_is_known_from_their_sketches():
-    rng = np.random.default_rng(0)
-    documents = DocumentStates(rng.integers(0, 2**63, 400).astype(np.uint64), np.full(400, 10, np.int64))
-
-    class Found:
-        question = np.repeat(np.arange(50), 80)
-        piece = np.concatenate([np.sort(rng.choice(4000, 80, replace=False)) for _ in range(50)])
-        place = (piece % 10)[:, None]
-
-    class Some:
-        digests = [f"{value:016x}" for value in rng.integers(0, 2**62, 50)]
-        candidates = Found
-
-    before = sketch(Some, documents)
-    for share in (0.0, 0.02, 0.1, 0.5):
-        hashes = documents.hashes.copy()
-        edited = rng.choice(400, round(400 * share), replace=False)
-        hashes[edited] += np.uint64(1)
-        now = sketch(Some, DocumentStates(hashes, documents.pieces))
-        wanted = np.isin(Found.piece // 10, edited).mean()
-        assert share_changed(before, now) == pytest.approx(wanted, abs=1e-9)
-
-
-def test_a_document_is_another_if_its_text_or_its_cuts_are():
-    layout = Layout("c", ["a", "b"], np.array([0, 1, 3]), np.array([[0, 9], [0, 4], [4, 9]]))
-    own = document_hashes(layout, ["x", "y"])
-    assert (own == document_hashes(layout, ["x", "z"])).tolist() == [True, False]
-    other = Layout("c", ["a", "b"], np.array([0, 1, 3]), np.array([[0, 9], [0, 5], [5, 9]]))
-    assert (own == document_hashes(other, ["x", "y"])).tolist() == [True, False]
-    elsewhere = Layout("d", ["a", "b"], layout.offsets, layout.spans)
-    assert not (own == document_hashes(elsewhere, ["x", "y"])).any()

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from mog_assets.index.corpora import Corpora
-from mog_assets.resources.arrays import mixed, pairs, ranges, unpaired
+from mog_assets.resources.arrays import pairs, ranges, unpaired
 from mog_assets.resources.tables import numbers, read_table
 
 # A name that more documents have says nothing of which is meant.
@@ -92,30 +92,6 @@ class Mentions:
         np.maximum.at(weight, where, self.weight)
         piece, target = unpaired(keys)
         return np.searchsorted(piece, np.arange(layout.count(1) + 1)), target, weight
-
-    def signature(self) -> np.ndarray:
-        """A number for each document that changes with what it names, and where: uint64 of shape (documents,)."""
-        layout = self.corpora.layout
-        targets = np.array([_hash(owner, name) for owner, name in zip(*self._ids, strict=True)], np.uint64)
-        place = mixed(pairs(self.start, self.end).view(np.uint64)) ^ mixed(
-            self.weight.view(np.uint32).astype(np.uint64)
-        )
-        hashes = mixed(targets[self.target] ^ place)
-        sums = np.zeros(len(layout.documents), np.uint64)
-        # A sum does not depend on the order.
-        np.add.at(sums, self.document, hashes)
-        return sums
-
-    @property
-    def _ids(self) -> tuple[list[str], list[str]]:
-        names, owners = self.corpora.names, self.corpora.owners.tolist()
-        return [names[owner] for owner in owners], list(self.corpora.layout.documents)
-
-
-def _hash(corpus: str, document: str) -> int:
-    import hashlib
-
-    return int.from_bytes(hashlib.blake2b(f"{corpus}\0{document}".encode(), digest_size=8).digest(), "little")
 
 
 def _bearers(corpora: Corpora) -> tuple[np.ndarray, np.ndarray]:

@@ -282,27 +282,6 @@ def test_edges_of_pieces_are_those_that_begin_in_them(project):
     assert [len(column) for column in Edges(*found.of_pieces).of_pieces(every[:0])] == [0, 0, 0]
 
 
-def test_the_signature_of_a_document_changes_with_what_it_names_and_only_then(project):
-    project.put("file", "a", "An otter and a heron.", title="Marsh")
-    project.put("file", "b", "It swims.", title="Otter")
-    project.put("folder", "c", "Nothing here.")
-    project.run()
-
-    def signatures():
-        of, found = opened(project)
-        return dict(zip(of.layout.documents, found.signature().tolist(), strict=True))
-
-    before = signatures()
-    project.put("file", "b", "It dives, too.", title="Otter")
-    project.run()
-    assert signatures() == before
-    project.put("folder", "d", "It waits.")
-    project.put("file", "e", "It stands.", title="Heron")
-    project.run()
-    after = signatures()
-    assert {name for name in before if before[name] != after[name]} == {"a"}
-
-
 def test_an_edit_searches_its_text_and_a_new_name_is_searched_for_alone(project):
     for name, text in (("a", "An otter."), ("b", "A heron."), ("c", "A pike.")):
         project.put("file", name, text, title=f"Note {name}")
