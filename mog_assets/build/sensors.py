@@ -73,6 +73,7 @@ class AutomationSensor(dg.AutomationConditionSensorDefinition):
         super().__init__(use_user_code_server=True, emit_backfills=False, **options)
         self._settings, self._host, self._recipes, self._options = settings, host, recipes, options
         self._evaluated: tuple[Any, ...] = ()
+        self._tools: Tools | None = None
 
     def evaluate_tick(self, context: dg.SensorEvaluationContext) -> Any:
         """Return the runs that conditions ask for; nothing, with the reason, if they cannot have changed."""
@@ -134,7 +135,7 @@ class AutomationSensor(dg.AutomationConditionSensorDefinition):
         if any(recipe.measured for recipe in recipes.values()):
             known = seen.get(MEASURING, "")
             try:
-                states[MEASURING] = _time_to_measure(instance, recipes, settings, known, host.names)
+                states[MEASURING] = _time_to_measure(instance, recipes, self._opened(settings), known, host.names)
             except (MogError, OSError) as error:
                 # What corpora have is observed all the same.
                 states[MEASURING] = known
@@ -148,6 +149,12 @@ class AutomationSensor(dg.AutomationConditionSensorDefinition):
         if settings.model_copy(update={"corpora": self._settings.corpora}) != self._settings:
             troubles.append("mog.yaml has changed since the graph was loaded: reload the code location")
         return events, troubles
+
+    def _opened(self, settings: Settings) -> Tools:
+        """Return the resources for some settings; they know the manifests that they have read."""
+        if self._tools is None or self._tools.settings != settings:
+            self._tools = Tools(settings)
+        return self._tools
 
     def _skipped(self, context: dg.SensorEvaluationContext, reason: str) -> Any:
         return dg.SensorDefinition(name=self.name, evaluation_fn=lambda _: dg.SkipReason(reason)).evaluate_tick(context)
@@ -178,7 +185,7 @@ class AutomationSensor(dg.AutomationConditionSensorDefinition):
         if len(of_corpora) != 1 or _unfinished(instance, self._recipes, self._host.names, measured=False):
             return requests
         try:
-            tools = Tools(self._host.load())
+            tools = self._opened(self._host.load())
         except ConfigError:
             return requests
         name, (own,), more = self._host.names.key, of_corpora, set[str]()
@@ -240,7 +247,7 @@ def nightly(settings: Settings, evaluate: Any, recipes: dict[str, Recipe], names
 
 
 def _time_to_measure(
-    instance: dg.DagsterInstance, recipes: dict[str, Recipe], settings: Settings, seen: str, names: Names
+    instance: dg.DagsterInstance, recipes: dict[str, Recipe], tools: Tools, seen: str, names: Names
 ) -> str:
     """Return a digest of why it is time to measure, empty if it is not; while the index changes, that of before.
 
@@ -248,7 +255,6 @@ def _time_to_measure(
     """
     if _unfinished(instance, recipes, names, measured=True):
         return seen
-    tools = Tools(settings)
     if not is_settled(tools, recipes):
         return seen
     if not (why := time_to_measure(tools, recipes)):
