@@ -192,17 +192,19 @@ class Neighbours:
             short[part], factors[part] = round_vectors(rows[part].astype(np.float32) @ axes)
         self._short, self._rounded = (axes, numkong.dots_pack(short), factors * scales), None
 
-    def compare(self, query: Near, allowed: np.ndarray | None, products: np.ndarray) -> None:
-        """Write about how near pieces are, where nearly all of the nearest ones are among them.
+    def compare(self, query: Near, allowed: np.ndarray | None) -> np.ndarray:
+        """Return about how near pieces are, where nearly all of the nearest ones are among them.
 
         Args:
             query: The question.
             allowed: Pieces that may be found, bool of shape (count,); None if all.
-            products: With the question, float32 of shape (count,), −inf where a piece is not compared: changed. Where
-                all that are allowed are to be compared exactly, it is infinite.
+
+        Returns:
+            Products with the question, float32 of shape (count,), −inf where a piece is not compared. Where all that
+            are allowed are to be compared exactly, it is infinite.
         """
         if not self.count:
-            return
+            return np.zeros(0, np.float32)
         if self._graph is None:
             import numkong
 
@@ -214,10 +216,9 @@ class Neighbours:
                 assert self._rounded is not None
                 (rows, scales), (rounded, scale) = self._rounded, query.rounded
                 compared = numkong.cdist(rounded, rows, metric="dot")
-            np.multiply(np.asarray(compared)[0], scales * scale[0], out=products)
-            if allowed is not None:
-                products[~allowed] = -np.inf
-            return
+            near = np.multiply(np.asarray(compared)[0], scales * scale[0], dtype=np.float32)
+            return near if allowed is None else np.where(allowed, near, np.float32(-np.inf))
+        products = np.full(self.count, -np.inf, np.float32)
         left = self.count if allowed is None else int(np.count_nonzero(allowed))
         if allowed is None or left > FEW:
             # So many more are asked for that about as many are left.
@@ -228,8 +229,9 @@ class Neighbours:
                 pieces, distances = pieces[allowed[pieces]], distances[allowed[pieces]]
             if len(pieces) >= min(query.k, left):
                 products[pieces] = (1 - distances) * query.scale
-                return
+                return products
         products[slice(None) if allowed is None else allowed] = np.inf
+        return products
 
 
 def _mapped(path: Path, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -222,11 +222,11 @@ class Index:
 
     def near(self, vector: np.ndarray, k: int, allowed: np.ndarray | None) -> np.ndarray:
         """Return pieces near a question, the k nearest among them, ascending."""
-        products, first, query = np.full(self.corpora.layout.count(1), -np.inf, np.float32), 0, Near(vector, k)
+        query, parts, first = Near(vector, k), [], 0
         for shard in self.corpora.neighbours:
-            here = slice(first, first + shard.count)
-            shard.compare(query, None if allowed is None else allowed[here], products[here])
+            parts.append(shard.compare(query, None if allowed is None else allowed[first : first + shard.count]))
             first += shard.count
+        products = parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.float32), *parts])
         # By rounded vectors the nearest are not quite the first.
         best = greatest_of(products, OVERSAMPLING * k + int(np.count_nonzero(products == np.inf)))
         return best[products[best] > -np.inf]

@@ -55,8 +55,7 @@ def shard(request, folder, monkeypatch):
 
 def near(shard, question, allowed=None):
     """Pieces that are compared again, and about how near they are."""
-    products = np.full(shard.count, -np.inf, np.float32)
-    shard.compare(Near(question, K), allowed, products)
+    products = shard.compare(Near(question, K), allowed)
     every = np.count_nonzero(products == np.inf)
     best = greatest_of(products, every or OVERSAMPLING * K)
     best = best[products[best] > -np.inf]
