@@ -168,7 +168,7 @@ def _options(tools: Tools) -> list[Any]:
         settings.k_r,
         settings.k,
         [settings.budget, settings.llm.tokenizer],
-        *[judge.fingerprint() if settings.answering.judge else None for judge in JUDGES.values()],
+        "".join(judge.fingerprint() for judge in JUDGES.values()) if settings.answering.judge else None,
     ]
     searches = [settings.retriever, *further_settings(settings), versions(settings)]
     return [reader_name(tools), tools.encoder.identity, *options, *searches]
