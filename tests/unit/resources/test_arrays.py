@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mog_assets.resources.arrays import first_of_each, greatest, greatest_of, pairs, unpaired
+from mog_assets.resources.arrays import distinct, first_of_each, greatest, greatest_of, pairs, places, ranges, unpaired
 
 FIRST, SECOND = st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**32 - 1)
 
@@ -62,3 +62,21 @@ def test_the_greatest_of_long_rows_are_the_first_of_a_sorted_row(seed, length, k
     scores[:, :: length // 1024] += rng.choice([-different, 0, different])
     assert [np.flatnonzero(row).tolist() for row in greatest(scores, k)] == sorted_first(scores.tolist(), k)
     assert [greatest_of(row, k).tolist() for row in scores] == sorted_first(scores.tolist(), k)
+
+
+@given(st.lists(st.integers(-3, 3)))
+def test_different_numbers_are_those_of_numpy(numbers):
+    assert distinct(np.array(numbers, np.int64)).tolist() == sorted(set(numbers))
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=6))
+def test_ranges_stand_one_after_the_other(rows):
+    first, widths = np.array(rows, np.int64).reshape(-1, 2).T
+    wanted = [number for start, width in rows for number in range(start, start + width)]
+    assert ranges(first, first + widths).tolist() == wanted
+
+
+@given(st.lists(st.integers(0, 3)))
+def test_places_count_from_0_in_every_group(groups):
+    groups = sorted(groups)
+    assert places(np.array(groups, np.int64)).tolist() == [groups[:i].count(g) for i, g in enumerate(groups)]
