@@ -147,14 +147,13 @@ class Matches:
 
     def counts_in(self, texts: np.ndarray) -> np.ndarray:
         """Return how often some texts have each term: integers of shape (terms, texts)."""
-        return self._counts[:, texts]
-
-    @cached_property
-    def _counts(self) -> np.ndarray:
-        """How often every text has each term, of shape (terms, texts); pages of memory that have none are not used."""
-        counts = np.zeros((len(self.terms), self.of.count), self.count.dtype)
-        counts.reshape(-1)[self.place * self.of.count + self.text] = self.count
-        return counts
+        wanted, column = np.zeros(self.of.count, bool), np.empty(self.of.count, np.int32)
+        wanted[texts], column[texts] = True, np.arange(len(texts), dtype=np.int32)
+        rows = np.flatnonzero(wanted.take(self.text))
+        counts = np.zeros((len(self.terms), len(texts)), self.count.dtype)
+        counts[self.place.take(rows), column.take(self.text.take(rows))] = self.count.take(rows)
+        # One that is wanted twice was counted in one column.
+        return counts.take(column.take(texts), axis=1)
 
 
 def saturation(lengths: np.ndarray, mean_length: float | np.ndarray, k1: float, b: float) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Postings: scores are those of bm25s, and counts those of the texts, whatever shards these are in."""
 
 import tempfile
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from mog_assets.index.postings import Postings, idf, mapped_counts, saturation
+from mog_assets.index.postings import Matches, Postings, idf, mapped_counts, saturation
 from mog_assets.index.shards import save_counts
 from mog_assets.index.term_tables import Terms, TermTable, write_table
 
@@ -74,7 +75,8 @@ def test_texts_of_terms_their_counts_and_frequencies_are_those_of_the_texts(divi
         assert matches.frequencies.tolist() == (every > 0).sum(axis=1).tolist()
         for place in range(len(matches.terms)):
             assert matches.texts_of(place).tolist() == np.flatnonzero(every[place]).tolist()
-        for some in (np.arange(len(rows)), np.arange(0, len(rows), 3), np.zeros(0, np.int64)):
+        every_text = np.arange(len(rows))
+        for some in (every_text, every_text[::3], every_text[::-1].repeat(2), np.zeros(0, np.int64)):
             np.testing.assert_array_equal(matches.counts_in(some), every[:, some])
         assert postings.lengths.tolist() == [len(row) for row in rows]
         assert postings.sizes.tolist() == [len(Counter(row)) for row in rows]
@@ -99,3 +101,17 @@ def test_nothing_is_scored_where_there_is_nothing():
     matches = nothing.matches(["a"])
     assert matches.scores(np.ones(1), np.zeros(0)).shape == (0,) and matches.frequencies.tolist() == [0]
     assert matches.counts_in(np.zeros(0, np.int64)).shape == (1, 0) and matches.texts_of(0).tolist() == []
+
+
+def test_what_a_long_question_takes_of_memory_does_not_grow_with_terms_times_texts():
+    postings = Postings([], Terms([]))
+    terms, postings.count = 1000, 200_000
+    place, text = np.arange(terms).repeat(5), np.tile(np.arange(5) * 9999, terms)
+    count = np.ones(len(text), np.uint8)
+    matches = Matches(postings, [f"term{n}" for n in range(terms)], list(range(terms)), place, text, count)
+    tracemalloc.start()
+    try:
+        assert matches.counts_in(np.array([9999, 3, 9999])).sum(axis=0).tolist() == [terms, 0, terms]
+        assert tracemalloc.get_traced_memory()[1] < 20 * postings.count
+    finally:
+        tracemalloc.stop()
