@@ -25,7 +25,8 @@ from mog_assets.resources.writing import atomic
 # Tag of a run that builds repeatable assets even if they are up to date: their keys separated by commas, or `true`
 # for all of them.
 FORCE = "mog/force"
-# Tag of a run of one corpus that also builds assets of all corpora, and what follows from those in the others.
+# Tag of a run of one corpus that also builds assets of all corpora, and what follows from those in the others: the
+# name of the sensor that asked for it.
 JOINED = "mog/joined"
 SOURCES = "sources"
 """The external asset that stands for the files of the corpora."""

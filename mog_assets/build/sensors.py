@@ -88,7 +88,7 @@ class AutomationSensor(dg.AutomationConditionSensorDefinition):
         # Runs that the daemon has not noted are asked for again.
         if state is not None and (context.cursor, *state) == self._evaluated:
             return self._skipped(context, "; ".join(troubles) or "Nothing has happened since the last evaluation.")
-        if instance.get_runs(dg.RunsFilter(statuses=UNFINISHED, tags={JOINED: "true"}), limit=1):
+        if instance.get_runs(dg.RunsFilter(statuses=UNFINISHED, tags={JOINED: self.name}), limit=1):
             reason = "What has changed waits for a run of all that follows from an earlier change."
             return self._skipped(context, "; ".join([*troubles, reason]))
         outcome = super().evaluate_tick(context)
@@ -203,7 +203,7 @@ class AutomationSensor(dg.AutomationConditionSensorDefinition):
         if not more:
             return requests
         shared = [name(key) for key in sorted(more)]
-        keys, tags = [*(own.asset_selection or ()), *shared], {**own.tags, JOINED: "true"}
+        keys, tags = [*(own.asset_selection or ()), *shared], {**own.tags, JOINED: self.name}
         result = [own.with_replaced_attrs(asset_selection=keys, tags=tags)]
         for request in (one for one in requests if one is not own):
             if left := [key for key in request.asset_selection or () if key not in shared]:

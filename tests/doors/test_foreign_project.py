@@ -21,6 +21,7 @@ from mog_assets import config
 from mog_assets.build import plan
 from mog_assets.build.component import Retrieval, RetrievalAttributes
 from mog_assets.build.names import Names
+from mog_assets.build.recipe import JOINED
 from mog_assets.resources.errors import ConfigError
 from mog_assets.resources.store import Store
 
@@ -247,6 +248,21 @@ def test_each_automation_sensor_looks_at_its_own_assets_only(theirs):
         sweep(theirs)
     assert ("mog/documents", "birds") in wanted
     assert all(name.startswith("mog/") for name, _ in wanted)
+
+
+def test_a_run_of_all_that_follows_in_one_graph_keeps_no_other_graph_waiting(theirs):
+    sensor, other = (theirs.defs.resolve_sensor_def(f"{prefix}_automation") for prefix in ("mog", "team_other"))
+    theirs.instance.add_run(dg.DagsterRun("run", status=dg.DagsterRunStatus.STARTED, tags={JOINED: other.name}))
+    said = {}
+    for one in (sensor, other):
+        cursor = None
+        for _ in range(2):
+            with dg.build_sensor_context(theirs.instance, cursor, definitions=theirs.defs) as context:
+                outcome = one.evaluate_tick(context)
+            cursor = outcome.cursor
+        said[one.name] = outcome.skip_message or ""
+    assert "waits for a run of all that follows" in said[other.name]
+    assert "waits" not in said[sensor.name]
 
 
 def test_the_named_file_is_read_again_whatever_the_environment_says(theirs, monkeypatch):
