@@ -189,6 +189,13 @@ class Store:
         folder = self.folder(asset) / "corpus"
         return sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
 
+    def places(self) -> list[tuple[str, str | None]]:
+        """Assets and partitions of all artefacts, whatever made them."""
+        base = self.home / "store"
+        folders = (path.parent.relative_to(base).as_posix() for path in sorted(base.rglob(MANIFEST)))
+        parts = (folder.partition("/corpus/") for folder in folders)
+        return [(asset, partition or None) for asset, _, partition in parts]
+
     @contextmanager
     def lock(self, asset: str, partition: str | None = None) -> Iterator[None]:
         """Hold the write lock of an artefact; a second writer waits, then fails, naming the holder."""

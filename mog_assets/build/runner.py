@@ -148,7 +148,7 @@ def run(
     publish(tools.store, *tools.read)
     keys |= set(force)
     if not stale(tools, recipes, keys, named, force=force):
-        _sweep(tools, recipes)
+        _sweep(tools)
         return report
     with hold(settings.home / "run.lock", "the project", _FOREVER, note), instance(settings, recipes) as opened:
         sweep_orphans(settings.home / "cache")
@@ -159,7 +159,7 @@ def run(
         if not select and (more := due(tools, recipes) - keys):
             loop.build(stale(tools, recipes, more, named))
         # Now, as it moves aside what lies in the way of a lock, which is damage.
-        _sweep(tools, recipes)
+        _sweep(tools)
     return report
 
 
@@ -172,14 +172,13 @@ def _graph_of(settings: Settings, select: Sequence[str], force: Collection[str])
     return graph(settings)
 
 
-def _sweep(tools: Tools, recipes: dict[str, Recipe]) -> None:
+def _sweep(tools: Tools) -> None:
     """Delete what nobody needs any more, also of artefacts that are not built again."""
-    for recipe in recipes.values():
-        for corpus in tools.settings.corpora if recipe.partitioned else [None]:
-            artefact = tools.store.find(recipe.key, corpus)
-            if artefact is not None and tools.store.unused(artefact, GRACE):
-                with tools.store.lock(recipe.key, corpus):
-                    tools.store.sweep(tools.store.read(recipe.key, corpus))
+    for asset, corpus in tools.store.places():
+        artefact = tools.store.find(asset, corpus)
+        if artefact is not None and tools.store.unused(artefact, GRACE):
+            with tools.store.lock(asset, corpus):
+                tools.store.sweep(tools.store.read(asset, corpus))
 
 
 @dataclass

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import stat
@@ -20,7 +21,7 @@ from served import Served, command, environment
 import mog_assets
 from mog_assets import config
 from mog_assets.build.plan import graph
-from mog_assets.build.runner import selected
+from mog_assets.build.runner import run, selected
 from mog_assets.cli import main
 from mog_assets.config import QuestionSetSettings
 from mog_assets.resources import progress
@@ -184,6 +185,16 @@ def asked(url):
 
 
 # What a run says
+
+
+def test_a_run_also_sweeps_artefacts_that_it_does_not_build(first_run, tmp_path):
+    shutil.copytree(first_run.home, tmp_path / "home")
+    settings = first_run.settings.model_copy(update={"home": tmp_path / "home"})
+    assert run(settings, select=["sentence_graph"]).failures == []
+    left = [Store(settings.home).folder(key, "notes") / ".tmp-left" for key in ("documents", "sentence_graph")]
+    for path in left:
+        path.touch()
+    assert run(settings).steps == [] and not any(path.exists() for path in left)
 
 
 def test_a_run_without_a_terminal_tells_when_each_asset_starts_and_ends(first_run):
