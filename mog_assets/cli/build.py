@@ -301,7 +301,7 @@ def ui(path: str | None, port: int, host: str, public_url: str, workspace: Path 
     With MOG_API_KEY set, a browser asks for it, as the password of any user. Without it, only this machine is served.
     """
     check_builds_here("ui")
-    from mog_assets.cli.ui import serve
+    from mog_assets.cli import ui as parent
     from mog_assets.serve import access, server
 
     settings = settings_of(path)
@@ -312,7 +312,9 @@ def ui(path: str | None, port: int, host: str, public_url: str, workspace: Path 
     with instance(settings):
         pass
     echo(public_url or server.url_of(opened))
-    code = serve(prepare_home(settings), opened, host, public_url, workspace)
     sys.stdout.flush()
-    # Not `sys.exit`: tearing down the imported modules takes seconds on a busy machine, and nothing is left to do.
-    os._exit(code)
+    opened.set_inheritable(True)
+    arguments = [str(prepare_home(settings)), str(opened.fileno()), host, public_url]
+    # The same process, without all that was loaded to get here: it waits for days.
+    command = [sys.executable, "-I", parent.__file__, *arguments, *([] if workspace is None else [str(workspace)])]
+    os.execv(sys.executable, command)

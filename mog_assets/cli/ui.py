@@ -1,18 +1,19 @@
-"""Run Dagster's UI as a child process of `mog ui`."""
+"""Run Dagster's UI as a child process of `mog ui`, and end it with all that it started.
+
+`mog ui` becomes `python -I ui.py HOME DESCRIPTOR HOST URL [WORKSPACE]`, which loads the standard library alone.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from queue import SimpleQueue
 
 # Seconds for Dagster's processes to shut down, and for the system to remove killed ones.
@@ -20,22 +21,25 @@ _END_SECONDS, _KILL_SECONDS = 4.0, 2.0
 _PR_SET_PDEATHSIG = 1
 
 
-def serve(home: Path, opened: socket.socket, host: str, public_url: str, workspace: Path | None) -> int:
+def serve(home: str, descriptor: int, *arguments: str) -> int:
     """Serve the UI of a Dagster home until it exits or SIGINT, SIGTERM or SIGHUP arrives; return the exit code.
 
     All processes that the web server started are ended too. Call it in the main thread, which receives signals.
-    `workspace` names code locations that others run; None runs that of the project, and the daemon.
+
+    Args:
+        home: The folder of the Dagster instance.
+        descriptor: Of the socket on which the web server listens.
+        arguments: Further ones of `mog_assets.serve.webserver`.
     """
     happened: SimpleQueue[int] = SimpleQueue()
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, lambda number, _: happened.put(number))
-    arguments = [str(opened.fileno()), host, public_url, *([] if workspace is None else [str(workspace)])]
     # In its own session, so that a signal to its group reaches each of Dagster's processes exactly once.
     process = subprocess.Popen(
-        [sys.executable, "-m", "mog_assets.serve.webserver", *arguments],
+        [sys.executable, "-m", "mog_assets.serve.webserver", str(descriptor), *arguments],
         # On a busy machine a run takes longer than a minute to begin.
-        env={"DAGSTER_GRPC_TIMEOUT_SECONDS": "300", **os.environ, "DAGSTER_HOME": str(home)},
-        pass_fds=[opened.fileno()],
+        env={"DAGSTER_GRPC_TIMEOUT_SECONDS": "300", **os.environ, "DAGSTER_HOME": home},
+        pass_fds=[descriptor],
         start_new_session=True,
         preexec_fn=_end_with(os.getpid()),
     )
@@ -75,3 +79,7 @@ def _end_with(parent: int) -> Callable[[], None] | None:
             os._exit(1)
 
     return ask
+
+
+if __name__ == "__main__":
+    sys.exit(serve(sys.argv[1], int(sys.argv[2]), *sys.argv[3:]))
