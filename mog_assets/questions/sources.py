@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from mog_assets.registry import QUESTION_SOURCES
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.store import file_digest
 
 if TYPE_CHECKING:
     from mog_assets.build.recipe import Work
@@ -91,8 +92,15 @@ def _of_file(asked: ReadSet) -> QuestionReading:
 
 
 def _state_of_file(settings: Settings, question_set: QuestionSetSettings) -> object:
+    from mog_assets.documents.folders import opened
+
+    if question_set.path is None:
+        return None
     try:
-        return file_digest(question_set.path) if question_set.path is not None else None
+        # A FIFO would be waited for.
+        with opened(os.path.realpath(question_set.path)) as stream:
+            # A buffered reader, which can more than its type says.
+            return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
     except OSError as error:
         return None if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
 

@@ -1,6 +1,7 @@
 """Question sets as people have them: quotes, documents, answers; what trains and what measures."""
 
 import json
+import os
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from mog_assets.build import plan
 from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
+from mog_assets.config import QuestionSetSettings
 from mog_assets.evaluate.measures import Board, boards, document_measures, evaluate, measure_names
 from mog_assets.evaluate.scores import score
 from mog_assets.questions.assets import _keep_apart as keep_apart
@@ -27,6 +29,7 @@ from mog_assets.questions.sets import (
     sharing_evidence,
     write_questions,
 )
+from mog_assets.registry import QUESTION_SOURCES
 from mog_assets.resources.errors import ConfigError, MogError
 
 TEXTS = {
@@ -426,3 +429,18 @@ def test_what_people_used_trains_and_leaves_no_text_in_what_the_ui_shows(make_pr
         assert not any(
             words in file.read_text(encoding="utf-8") for words in ("mint belong", "wrote this", "removed page")
         )
+
+
+@pytest.mark.timeout(60)
+def test_a_look_at_questions_waits_for_no_pipe_and_says_what_cannot_be_read(tmp_path):
+    file, link, pipe = tmp_path / "questions.jsonl", tmp_path / "link.jsonl", tmp_path / "pipe.jsonl"
+    file.write_text("{}", encoding="utf-8")
+    link.symlink_to(file)
+    os.mkfifo(pipe)
+
+    def state(path):
+        return QUESTION_SOURCES["file"].state(None, QuestionSetSettings(path=path, corpora=["notes"]))
+
+    assert state(file) == state(link) and len(state(file)) == 64
+    assert state(tmp_path / "missing.jsonl") is None
+    assert all(state(path).startswith("cannot be read: ") for path in (pipe, tmp_path))
