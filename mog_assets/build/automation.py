@@ -343,9 +343,10 @@ def _build_others(recipe: Recipe, tools: Tools, recipes: dict[str, Recipe], cont
     for other in (name for name in tools.settings.corpora if name != context.partition_key):
         try:
             outcome = built(recipe, other, tools, recipes, log=context.log.info, run=context.run)
-        except MogError as error:
-            # Its condition asks for it again, in a run that says so.
-            context.log.warning(str(error))
+        # Whatever is wrong with another corpus, this one is built. Its condition asks for it in a run that says so.
+        except Exception as error:
+            known = isinstance(error, MogError)
+            context.log.warning(str(error) if known else f"{label(recipe.key, other)}: {error!r}")
             continue
         if outcome.built and outcome.artefact is not None and not faults(recipe, outcome):
             context.log_event(

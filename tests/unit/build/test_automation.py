@@ -145,12 +145,13 @@ def test_a_run_that_finds_other_names_builds_what_follows_in_the_other_corpora(d
     }
 
 
-def test_what_could_not_be_built_of_another_corpus_is_tried_in_a_run_of_its_own(daemon, monkeypatch):
+@pytest.mark.parametrize("error", [MogError, OSError])
+def test_what_could_not_be_built_of_another_corpus_is_tried_in_a_run_of_its_own(daemon, monkeypatch, error):
     genuine = automation.built
 
     def failing(recipe, corpus, *arguments, **options):
         if (recipe.key, corpus) == ("mentions", "birds") and options["run"].tags.get(JOINED):
-            raise MogError("no birds")
+            raise error("no birds")
         return genuine(recipe, corpus, *arguments, **options)
 
     monkeypatch.setattr(automation, "built", failing)
