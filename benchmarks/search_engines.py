@@ -130,7 +130,7 @@ def build_qdrant(collection: Collection, folder: Path) -> None:
     shard = edge.EdgeShard.create(str(folder), options)
     # A term has one number in all shards.
     numbers: dict[str, int] = {}
-    texts, mean = collection.texts(), corpora.statistics.of("level_1").mean_length
+    texts, mean = collection.texts(), corpora.statistics.mean_lengths["level_1"]
     k1, b = collection.settings.bm25.k1, collection.settings.bm25.b
     for part in corpora.words.shards:
         names = np.array([numbers.setdefault(term, len(numbers)) for term in part.terms], np.int64)
