@@ -68,6 +68,18 @@ def questions(vectors, count=40):
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
+def test_vectors_whose_directions_would_take_long_stay_as_they_are(folder, vectors, monkeypatch):
+    monkeypatch.setattr(module, "_SHORT", 40)
+    plain, shortened, long = (Neighbours.open(folder / "rounded_0000.npy", COUNT) for _ in range(3))
+    shortened.shorten()
+    monkeypatch.setattr(module, "_LONGEST", SIZE - 1)
+    long.shorten()
+    query = Near(vectors[0], K)
+    expected = plain.compare(query, None)
+    np.testing.assert_array_equal(long.compare(query, None), expected)
+    assert not np.array_equal(shortened.compare(query, None), expected)
+
+
 def test_nearly_all_of_the_nearest_are_among_what_is_near(shard, vectors):
     shares = []
     for question in questions(vectors):
