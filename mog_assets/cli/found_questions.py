@@ -12,6 +12,8 @@ from mog_assets.resources.errors import ConfigError, MogError
 
 # Lines read from a file to tell questions from documents.
 _PEEKED = 20
+# What to do about a column of another name.
+_BY_OPTION = "name it with `--column question=NAME`"
 # Fields that say something of the answer, or of where it stands.
 _KNOWN = ("answer", "long_answer", "quote", "doc", "docs", "evidence", "aliases", "options")
 
@@ -97,23 +99,40 @@ def holds_questions(path: Path) -> bool:
 
 
 def passed_over(path: Path) -> str:
-    """Return why a file that is called like one of questions is not used; empty if it is called otherwise."""
-    from mog_assets.questions.records import suffixes, used_columns
+    """Return why a file that is called like one of questions is not used; empty if it is called otherwise.
+
+    Nothing is said of documents, which have a text.
+    """
+    from mog_assets.documents.folders import LINES
+    from mog_assets.questions.records import first_rows, suffixes, used_columns
+    from mog_assets.resources.printable import printable
 
     name = path.name.lower()
     if not (name.startswith("question") and name.endswith(suffixes()) and path.is_file()):
         return ""
     try:
+        columns = list(dict.fromkeys(column for row in first_rows(path, _PEEKED) for column in row))
+        if any(column.strip().lower() == "text" for column in columns):
+            return ""
         used_columns(path)
     except MogError as error:
-        return f"{_by_option(error)}, and the file with `--questions`; it is not used as questions"
-    return ""
+        return _not_used(_by_option(error))
+    if not name.endswith(LINES) or "question" in columns or not columns:
+        return ""
+    found = ", ".join(printable(column[:60]) for column in columns[:_PEEKED])
+    return _not_used(f"{path}: expected a key `question`, found {found}: rename one, or {_BY_OPTION}")
+
+
+def _not_used(reason: str) -> str:
+    """Return what `mog init` says of a file that it does not use as questions."""
+    remedy = ", and the file with `--questions`" if _BY_OPTION in reason else ""
+    return f"{reason}{remedy}; it is not used as questions"
 
 
 def _by_option(error: MogError) -> str:
     """Return an error whose remedy is that of `mog init`."""
     remedy = "name it under `columns`, as in `columns: {question: NAME}`"
-    return str(error).replace(remedy, "name it with `--column question=NAME`")
+    return str(error).replace(remedy, _BY_OPTION)
 
 
 def find_questions(path: Path, name: str, columns: Mapping[str, str] | None = None) -> Questions:

@@ -260,11 +260,19 @@ GERMAN = "Frage;Antwort;Zitat\nWas geht auf?;Teig;makes dough rise\nWas bremst?;
     [
         ("questions.csv", GERMAN, "expected a column `question`, found Frage, Antwort, Zitat"),
         ("Questions-2.tsv", "Thema\tAntwort\nTeig\tja\n", "expected a column `question`, found Thema, Antwort"),
+        (
+            "questions.jsonl",
+            '{"frage": "Warum?", "antwort": "Darum."}\n',
+            "expected a key `question`, found frage, antwort",
+        ),
+        ("questions-of-bakers.csv", "title,text\nDough,Why does it rise?\n", ""),
         ("faq.csv", GERMAN, ""),
         ("questions.txt", "Warum?", ""),
     ],
 )
-def test_a_table_that_is_called_questions_is_not_passed_over_in_silence(folder, name, content, message):
+def test_a_file_that_is_called_questions_is_not_passed_over_in_silence_unless_it_has_documents(
+    folder, name, content, message
+):
     (folder / name).write_text(content, encoding="utf-8")
     result = init("docs")
     assert result.exit_code == 0 and "question_sets:\n  questions" not in (folder / "mog.yaml").read_text()
