@@ -23,7 +23,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,11 +31,9 @@ from mog_assets.index.postings import Matches
 from mog_assets.resources.arrays import greatest_of, pairs, places, unpaired
 from mog_assets.search.candidates import DEPTHS, Candidates, looked_up, ordered
 from mog_assets.search.definitions import HEADED, MENTIONED, Definitions
+from mog_assets.search.scoring import Scoring
 from mog_assets.text.characters import plain
 from mog_assets.text.terms import is_word, terms_of
-
-if TYPE_CHECKING:
-    from mog_assets.search.search import Scoring
 
 # A word is rare that so many level-1 chunks have, or fewer; in a question of more than `SHORT` terms also no more than
 # this share of them. N-grams of scripts without blanks are no words.

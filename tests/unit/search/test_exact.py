@@ -9,7 +9,7 @@ from mog_assets.search.candidates import Candidates, ordered
 from mog_assets.search.definitions import HEADED
 from mog_assets.search.exact import FEW, MOST, OTHER, SOLE, WHOLE, find_typed, latest, lifted, rare_words
 from mog_assets.search.index import Query
-from mog_assets.search.search import Scoring
+from mog_assets.search.scoring import Scoring
 
 MANY = 30
 
