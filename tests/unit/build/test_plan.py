@@ -19,10 +19,14 @@ def settings():
 @pytest.mark.parametrize("key", ["documents", "mentions", "mix", "scores"])
 def test_the_recipes_of_some_assets_are_those_among_all(settings, key):
     some, every = graph(settings, [key]), graph(settings)
-    assert needed(some, [key]) == needed(every, [key]) and len(some) < len(every)
+    assert needed(some, [key]) == needed(every, [key]) and some.keys() <= every.keys()
     for name in needed(some, [key]):
         facts = ("deps", "turn", "measured", "partitioned", "version")
         assert all(getattr(some[name], fact) == getattr(every[name], fact) for fact in facts)
+
+
+def test_who_needs_documents_alone_asks_no_stage_of_questions(settings):
+    assert set(graph(settings, ["documents"])) == {"corpus_registry", "documents"}
 
 
 def test_what_is_built_unasked_is_known_without_the_other_recipes(settings):
