@@ -77,13 +77,11 @@ class CoarseTexts:
         first: Of the texts of each section at each level, and their number: int64 of shape (levels, sections + 1).
         widths: Pieces of each, int64.
         norms: What is added to the count of a term in each, float64; see `postings.saturation`.
-        pooled: What the weighted sum of the products of its pieces is divided by, float32.
     """
 
     first: np.ndarray
     widths: np.ndarray
     norms: np.ndarray
-    pooled: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,8 +203,12 @@ class Index:
             # A piece was counted with its title, a text is counted with one.
             tokens = lengths[end] - lengths[begin] - (end - begin - 1) * of_titles[layout.document_of[begin]]
             norms.append(saturation(tokens, statistics.mean_lengths[f"level_{level}"], options.k1, options.b))
-        pooled = self.corpora.pooled_lengths.values()
-        return CoarseTexts(np.array(first), np.concatenate(widths), np.concatenate(norms), np.concatenate([*pooled]))
+        return CoarseTexts(np.array(first), np.concatenate(widths), np.concatenate(norms))
+
+    @cached_property
+    def pooled(self) -> np.ndarray:
+        """What the weighted sum of the products of the pieces of each of `coarse` is divided by, float32."""
+        return np.concatenate([*self.corpora.pooled_lengths.values()])
 
     @cached_property
     def mentions(self) -> Mentions:

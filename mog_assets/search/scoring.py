@@ -124,7 +124,11 @@ class Scoring:
         by_words = (weights.T.take(level, axis=1) * counts / (counts + coarse.norms[rows])).sum(axis=0)
         scores[1:levels] = np.repeat(by_words, widths).reshape(levels - 1, count)
 
+        if self.query.vector is None:
+            # Vectors may not have been made yet.
+            scores[levels + 1 : -1] = 0
+            return
         # A sum depends on its own pieces alone, to the bit.
         weighted = scores[levels] * index.sizes[pieces]
         sums = np.add.reduceat(np.tile(weighted, levels - 1), starts)
-        scores[levels + 1 : -1] = np.repeat(sums / coarse.pooled[rows], widths).reshape(levels - 1, count)
+        scores[levels + 1 : -1] = np.repeat(sums / index.pooled[rows], widths).reshape(levels - 1, count)
