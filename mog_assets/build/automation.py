@@ -222,8 +222,8 @@ def _condition(recipe: Recipe, recipes: dict[str, Recipe], names: Names) -> dg.A
     outside += [names.key(MEASURING)] if recipe.measured else []
     by_corpus = [] if recipe.partitioned else [names.key(r.key) for r in recipes.values() if r.partitioned]
     # What joins a run that is requested now has not been built by the one before.
-    again = _changed(*outside, *by_corpus) | of.any_deps_match(of.will_be_requested())
-    wanted = _until_requested(moved, again) | of.newly_missing()
+    reset = _changed(*outside, *by_corpus) | of.any_deps_match(of.will_be_requested())
+    wanted = _until_requested(moved, reset) | of.newly_missing()
     wanted |= of.execution_failed().newly_true()
     ready = ~of.any_deps_missing() & ~of.any_deps_in_progress() & ~of.in_progress()
     if not recipe.partitioned:
@@ -345,8 +345,8 @@ def _build_others(recipe: Recipe, tools: Tools, recipes: dict[str, Recipe], cont
             outcome = built(recipe, other, tools, recipes, log=context.log.info, run=context.run)
         # Whatever is wrong with another corpus, this one is built. Its condition asks for it in a run that says so.
         except Exception as error:
-            known = isinstance(error, MogError)
-            context.log.warning(str(error) if known else f"{label(recipe.key, other)}: {error!r}")
+            is_ours = isinstance(error, MogError)
+            context.log.warning(str(error) if is_ours else f"{label(recipe.key, other)}: {error!r}")
             continue
         if outcome.built and outcome.artefact is not None and not faults(recipe, outcome):
             context.log_event(

@@ -1,4 +1,4 @@
-"""What starts runs: a sensor that observes and evaluates automation conditions, and the nightly schedule."""
+"""Start runs: a sensor that observes and evaluates automation conditions, and the nightly schedule."""
 
 from __future__ import annotations
 
@@ -133,14 +133,14 @@ class AutomationSensor(dg.AutomationConditionSensorDefinition):
         seen = {} if anew else json.loads(before)
         events, states, troubles = sweep(recipes, settings, settings.corpora, seen, host.names)
         if any(recipe.measured for recipe in recipes.values()):
-            known = seen.get(MEASURING, "")
+            previous = seen.get(MEASURING, "")
             try:
-                states[MEASURING] = _time_to_measure(instance, recipes, self._opened(settings), known, host.names)
+                states[MEASURING] = _time_to_measure(instance, recipes, self._opened(settings), previous, host.names)
             except (MogError, OSError) as error:
                 # What corpora have is observed all the same.
-                states[MEASURING] = known
+                states[MEASURING] = previous
                 troubles.append(str(error))
-            if states[MEASURING] not in ("", known):
+            if states[MEASURING] not in ("", previous):
                 events.append(_observation(host.names.key(MEASURING), digest(states[MEASURING], time.time())))
         for event in events:
             instance.report_runless_asset_event(event)

@@ -42,7 +42,7 @@ class Tools:
 
     @cached_property
     def read(self) -> tuple[list[Place], list[Place]]:
-        """What questions need in any case, and what else they may ask for, of all corpora."""
+        """Return what questions need in any case, and what else they may ask for, of all corpora."""
         return places(self.settings, list(self.settings.corpora))
 
     @cached_property

@@ -341,11 +341,11 @@ def languages(settings: Settings) -> Iterator[Finding]:
     if not english:
         yield Finding("languages", OK, f"{message} documents")
         return
-    found = f"{message} documents, but {' and '.join(english)} know English alone: "
-    found += f"questions in {', '.join(map(name_of, others))} are {' and '.join(english.values())}"
+    message = f"{message} documents, but {' and '.join(english)} know English alone: "
+    message += f"questions in {', '.join(map(name_of, others))} are {' and '.join(english.values())}"
     such = "".join(f", such as `encoder: {other.name}`" for other in encoders_of_languages()[:1])
     remedy = f"docs/languages.md has what else there is{such}"
-    yield Finding("languages", WARNING, found, remedy)
+    yield Finding("languages", WARNING, message, remedy)
 
 
 def home(settings: Settings | None, base: Path) -> Iterator[Finding]:

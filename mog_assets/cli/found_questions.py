@@ -119,8 +119,8 @@ def passed_over(path: Path) -> str:
         return _not_used(_by_option(error))
     if not name.endswith(LINES) or "question" in columns or not columns:
         return ""
-    found = ", ".join(printable(column[:60]) for column in columns[:_PEEKED])
-    return _not_used(f"{path}: expected a key `question`, found {found}: rename one, or {_BY_OPTION}")
+    names = ", ".join(printable(column[:60]) for column in columns[:_PEEKED])
+    return _not_used(f"{path}: expected a key `question`, found {names}: rename one, or {_BY_OPTION}")
 
 
 def _not_used(reason: str) -> str:

@@ -30,13 +30,13 @@ def source_state(path: Path, limit: int, questions: Collection[str] = (), cache:
     An edit may leave size and time of a file as they were, and a copy may change everything but these. The stamp tells
     of the first, the hash that the second is none. Only files whose stamp is another than that in the cache are opened.
     """
-    states, known = list[list[Any]](), _stored(cache)
+    states, stored = list[list[Any]](), _stored(cache)
     hashes: dict[str, list[int | str]] = {}
     for file in scan(path, limit, questions):
         if file.status is None or file.refusal:
             states.append([file.place, file.refusal])
             continue
-        stamp, started, noted = Stamp.of(file.status), time.time_ns(), known.get(file.place, [])
+        stamp, started, noted = Stamp.of(file.status), time.time_ns(), stored.get(file.place, [])
         try:
             noted = noted if noted[:-1] == list(stamp) else [*stamp, _digest(file.path)]
             if stamp.settled(started):
@@ -44,7 +44,7 @@ def source_state(path: Path, limit: int, questions: Collection[str] = (), cache:
         except OSError as error:
             noted = [f"cannot be read: {error.strerror}"]
         states.append([file.place, stamp.mtime_ns, noted[-1]])
-    if cache is not None and hashes != known:
+    if cache is not None and hashes != stored:
         # Nothing but time is lost without them.
         with contextlib.suppress(OSError, MogError):
             cache.parent.mkdir(parents=True, exist_ok=True)

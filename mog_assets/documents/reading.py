@@ -63,7 +63,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class _Context:
-    """What all files of a corpus are read with: limits, the memory, the spool, and what ends the parser."""
+    """Hold what all files of a corpus are read with: limits, the memory, the spool, and what ends the parser."""
 
     limit: int
     limits: Limits
@@ -73,7 +73,7 @@ class _Context:
 
     @cached_property
     def parser(self) -> Parser:
-        """What parses files that are no text; it is started for the first."""
+        """Return the parser of files that are no text, which is started for the first."""
         return self.closing.enter_context(Parser(self.limits, self.limit))
 
 

@@ -152,9 +152,9 @@ class Candidates:
     def of(self, questions: np.ndarray) -> Candidates:
         """The candidates of some questions, which are numbered from 0 in this order."""
         first, last = self.offsets[questions], self.offsets[questions + 1]
-        kept = {name: getattr(self, name)[ranges(first, last)] for name in COLUMNS}
-        kept["question"] = np.repeat(np.arange(len(questions)), last - first)
-        return Candidates(**kept, **{name: getattr(self, name)[questions] for name in OF_QUESTIONS})
+        chosen = {name: getattr(self, name)[ranges(first, last)] for name in COLUMNS}
+        chosen["question"] = np.repeat(np.arange(len(questions)), last - first)
+        return Candidates(**chosen, **{name: getattr(self, name)[questions] for name in OF_QUESTIONS})
 
 
 @dataclass(frozen=True)

@@ -84,16 +84,16 @@ def joined(
     taken: list[tuple[int, int, int, int, float]] = []
     bounds = np.searchsorted(passages.question, np.arange(int(passages.question.max(initial=-1)) + 2)).tolist()
     for question, (begin, end) in enumerate(pairwise(bounds)):
-        kept = _taken(_pieces(passages, begin, end, layout, sizes), budget, k)
-        rank = {piece: number for number, piece in enumerate(kept)}
+        chosen = _taken(_pieces(passages, begin, end, layout, sizes), budget, k)
+        rank = {piece: number for number, piece in enumerate(chosen)}
         runs: list[tuple[int, int, int]] = []
-        for piece in sorted(kept):
+        for piece in sorted(chosen):
             best, first = rank[piece], piece
-            if kept.get(piece - 1, kept[piece])[0] == kept[piece][0] and piece - 1 in kept:
+            if piece - 1 in chosen and chosen[piece - 1][0] == chosen[piece][0]:
                 before, first, _ = runs.pop()
                 best = min(best, before)
             runs.append((best, first, piece))
-        scores = [score for _, score in kept.values()]
+        scores = [score for _, score in chosen.values()]
         taken += [(question, place, *run[1:], scores[run[0]]) for place, run in enumerate(sorted(runs))]
     columns = (np.array(c) for c in zip(*taken, strict=True)) if taken else [np.zeros(0, int)] * 5
     of, rank_of, first_of, last_of, value = columns

@@ -70,15 +70,15 @@ class Relevance:
         rows = ranges(first, last)
         place = np.full(len(self.candidates.question), -1)
         place[rows] = np.arange(len(rows))
-        kept = place[self.row] >= 0
+        chosen = place[self.row] >= 0
         candidates, characters = self.candidates.of(questions), self.characters[questions]
-        return Relevance(candidates, characters, place[self.row[kept]], self.start[kept], self.end[kept])
+        return Relevance(candidates, characters, place[self.row[chosen]], self.start[chosen], self.end[chosen])
 
     def only(self, questions: np.ndarray) -> Relevance:
         """Without the evidence of all but some questions, bool of shape (questions,)."""
-        kept = questions[self.candidates.question[self.row]]
+        chosen = questions[self.candidates.question[self.row]]
         characters = np.where(questions, self.characters, 0)
-        return Relevance(self.candidates, characters, self.row[kept], self.start[kept], self.end[kept])
+        return Relevance(self.candidates, characters, self.row[chosen], self.start[chosen], self.end[chosen])
 
     @cached_property
     def covered(self) -> np.ndarray:

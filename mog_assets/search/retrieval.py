@@ -328,8 +328,8 @@ class Retrieval:
         """Return the best pieces for every question by a ranking, one passage each; rankings know no groups."""
         question, piece, scores = self._by_score(method.kind)
         if method.of.ranking.again:
-            again = self._following(question, piece)._by_score(method.kind)
-            question, piece, scores = multihop.merged((question, piece), again[:2])
+            second = self._following(question, piece)._by_score(method.kind)
+            question, piece, scores = multihop.merged((question, piece), second[:2])
         return self._of_pieces(question, piece, scores)
 
     def best_chunks(self, retriever: RetrieverName, level: int, groups: Groups | None = None) -> Passages:
@@ -367,8 +367,8 @@ class Retrieval:
             piece: What was read.
             budget: Most of it.
         """
-        again = self._following(question, piece)._by_score("multihop")
-        merged = multihop.merged((question, piece), again[:2], 1)
+        second = self._following(question, piece)._by_score("multihop")
+        merged = multihop.merged((question, piece), second[:2], 1)
         return joined(self._of_pieces(*merged), self.corpora.layout, budget.amount, sizes=self.sizes(budget))
 
     def reasons_of(self, method: Method, passages: Passages) -> list[str]:

@@ -268,11 +268,11 @@ def split_bucket(
     ]
 
     def compute(positions: list[int]) -> pa.Table:
-        made = {
+        chunkers = {
             length: CHUNKERS[chunker].make(Options(length, tokens, Path(weights) if weights else None))
             for length in {lengths[position] for position in positions}
         }
-        spans = [made[lengths[position]](texts[position], unit_vectors[position]) for position in positions]
+        spans = [chunkers[lengths[position]](texts[position], unit_vectors[position]) for position in positions]
         if CHUNKERS[chunker].leads:
             spans = [led(texts[position], cut) for position, cut in zip(positions, spans, strict=True)]
         both = np.concatenate(spans).astype(np.int32)

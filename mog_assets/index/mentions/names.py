@@ -147,15 +147,15 @@ def folded_points(text: str) -> tuple[np.ndarray, np.ndarray]:
     word, lower = _ascii() if text.isascii() else _tables()
     in_word = word[points]
     # The first character after a word stands for all up to the next.
-    kept = in_word.copy()
-    kept[1:] |= in_word[:-1]
-    at = np.flatnonzero(kept)
+    compared = in_word.copy()
+    compared[1:] |= in_word[:-1]
+    at = np.flatnonzero(compared)
     folded_text = np.where(in_word[at], lower[points[at]], _SPACE).astype("<u4")
     # A word before another with nothing between them cannot be; the space before the first, and after the last, can.
     tail = [len(points)] if len(points) and in_word[-1] else []
-    whole = np.concatenate([[_SPACE], folded_text, [_SPACE] * len(tail)]).astype("<u4")
+    spaced = np.concatenate([[_SPACE], folded_text, [_SPACE] * len(tail)]).astype("<u4")
     at = np.concatenate([[-1], at, tail]).astype(np.int64)
-    return whole, at if seen is text else np.where(at < 0, at, np.asarray(origin)[at])
+    return spaced, at if seen is text else np.where(at < 0, at, np.asarray(origin)[at])
 
 
 def folded_name(name: str) -> str:

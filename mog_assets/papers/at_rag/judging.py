@@ -54,11 +54,11 @@ def _by_rules(reader: Extractive, request: AnswerRequest, answer: str, reference
     """
 
     def mark() -> Judgement:
-        said, right = request.spelled(answer), request.spelled(reference)
-        a, r, q = reader.vectors([said, right, request.question])
-        language = of_texts([right])
-        shared = share(terms_in(right, language), terms_in(said, language))
-        complete = 1.0 if said.strip().lower() == right.strip().lower() else shared
+        text, expected = request.spelled(answer), request.spelled(reference)
+        a, r, q = reader.vectors([text, expected, request.question])
+        language = of_texts([expected])
+        shared = share(terms_in(expected, language), terms_in(text, language))
+        complete = 1.0 if text.strip().lower() == expected.strip().lower() else shared
         marks = (float(a @ r), complete, float(a @ q))
         return Judgement(*(round(10 * min(max(mark, 0.0), 1.0), 3) for mark in marks))
 
@@ -103,10 +103,8 @@ def verdicts(text: str, count: int) -> list[bool]:
         Unparsable: a number is missing, is there twice or is another one, or a verdict is neither true nor false.
     """
     values = only(text, "verdicts")
-    said = (
-        [(v.get("number"), v.get("verdict")) for v in values if isinstance(v, dict)] if isinstance(values, list) else []
-    )
-    by_number = {number: verdict for number, verdict in said if type(number) is int and type(verdict) is bool}
+    pairs = [(v.get("number"), v.get("verdict")) for v in values if isinstance(v, dict)] if type(values) is list else []
+    by_number = {number: verdict for number, verdict in pairs if type(number) is int and type(verdict) is bool}
     if not isinstance(values, list) or len(values) != count or by_number.keys() != set(range(1, count + 1)):
         raise Unparsable(
             f"expected verdicts, true or false for each number from 1 to {count}, got {shown(json.dumps(values))}"

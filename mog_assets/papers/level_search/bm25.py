@@ -37,9 +37,9 @@ class Statistics:
         return cls(stored.texts[kind], stored.mean_lengths[kind], stored.frequencies(kind))
 
     def frequencies_of(self, terms: Sequence[str]) -> np.ndarray:
-        """In how many chunks each term occurs, float64 of shape (terms,): at least in one, as somebody asks."""
-        known = self.frequencies
-        times = known.values_of(terms) if isinstance(known, Together) else [known.get(term, 0) for term in terms]
+        """Return in how many chunks each term occurs, float64 of shape (terms,): at least in one, as somebody asks."""
+        counts = self.frequencies
+        times = counts.values_of(terms) if isinstance(counts, Together) else [counts.get(term, 0) for term in terms]
         return np.maximum(np.asarray(times, np.float64), 1)
 
 

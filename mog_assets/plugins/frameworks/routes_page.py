@@ -88,10 +88,10 @@ def _table(rows: list[tuple[str, str, str]]) -> str:
     return f"<table><tr><th>name</th><th>type</th><th></th></tr>{cells}</table>"
 
 
-def _add(made: FastAPI, serving: Serving) -> None:
-    @made.get("/docs", include_in_schema=False)
+def _add(app: FastAPI, serving: Serving) -> None:
+    @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
-        return HTMLResponse(page(made.openapi()), headers={"Content-Security-Policy": POLICY})
+        return HTMLResponse(page(app.openapi()), headers={"Content-Security-Policy": POLICY})
 
 
 ROUTES.register("docs", _add)

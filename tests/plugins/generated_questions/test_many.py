@@ -3,32 +3,14 @@
 import traceback
 
 import pytest
-from chat_server import ChatServer, refusal, status
+from chat_client import KEY, ask, client, server  # noqa: F401
+from chat_server import refusal, status
 
 from mog_assets.plugins.generated_questions.asking import Failure, complete_many
-from mog_assets.resources.chat import Completion, LlmSettings, SpendCapReached
+from mog_assets.resources.chat import Completion, SpendCapReached
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.llm import OpenAIModel
 
 pytestmark = pytest.mark.full
-
-KEY = "sk-loopback-0123456789"
-
-
-def ask(text):
-    return [{"role": "system", "content": "Answer in a word."}, {"role": "user", "content": text}]
-
-
-@pytest.fixture
-def server(monkeypatch):
-    with ChatServer(lambda messages: f"about {messages[-1]['content']}") as running:
-        monkeypatch.setenv("OPENAI_BASE_URL", running.url)
-        monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        yield running
-
-
-def client(cache=None, **values):
-    return OpenAIModel(LlmSettings(**{"max_tokens": 50, "timeout": 10, **values}), 0, cache)
 
 
 def test_message_that_is_not_text_is_a_failure_of_its_own(server):

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from chat_client import KEY, ask, client, server  # noqa: F401
 from chat_server import (
     ChatServer,
     dropped,
@@ -36,27 +37,8 @@ from shared import ROOT
 
 from mog_assets.resources.chat import Completion, LlmSettings, RequestFailed, SpendCapReached
 from mog_assets.resources.errors import ConfigError, MogError
-from mog_assets.resources.llm import OpenAIModel
 
 pytestmark = pytest.mark.full
-
-KEY = "sk-loopback-0123456789"
-
-
-def ask(text):
-    return [{"role": "system", "content": "Answer in a word."}, {"role": "user", "content": text}]
-
-
-@pytest.fixture
-def server(monkeypatch):
-    with ChatServer(lambda messages: f"about {messages[-1]['content']}") as running:
-        monkeypatch.setenv("OPENAI_BASE_URL", running.url)
-        monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        yield running
-
-
-def client(cache=None, seed=0, **values):
-    return OpenAIModel(LlmSettings(**{"max_tokens": 50, "timeout": 10, **values}), seed, cache)
 
 
 def test_answer_comes_with_tokens_cost_and_parameters(server):

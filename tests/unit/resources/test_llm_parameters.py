@@ -4,6 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from chat_client import server  # noqa: F401
 from chat_server import REASONING, ChatServer, extra_input, refused_parameter, status
 
 from mog_assets.resources.chat import LlmSettings, RequestFailed
@@ -13,14 +14,6 @@ from mog_assets.resources.llm import OpenAIModel
 
 def ask(text):
     return [{"role": "user", "content": text}]
-
-
-@pytest.fixture
-def server(monkeypatch):
-    with ChatServer(lambda messages: f"about {messages[-1]['content']}") as running:
-        monkeypatch.setenv("OPENAI_BASE_URL", running.url)
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-loopback")
-        yield running
 
 
 def client(cache=None, seed=7, **values):
