@@ -158,6 +158,7 @@ def test_every_yaml_on_a_page_is_a_configuration(page):
         assert raw.keys() <= settings.model_fields_set
 
 
+@pytest.mark.full
 def test_the_site_builds_and_every_link_between_pages_leads_somewhere(tmp_path):
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", str(ROOT / "docs")]
     built = subprocess.run([*command, str(tmp_path / "site")], capture_output=True, text=True, timeout=300)

@@ -223,6 +223,7 @@ def test_the_log_has_no_question(served):
     assert "POST /v1/retrieve 200" in text and "zeppelins" not in text
 
 
+@pytest.mark.full
 def test_slow_bodies_and_half_heads_are_closed_and_hold_up_nobody(served):
     head = b"POST /v1/retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     bodies = [served.socket(head + b'Content-Length: 100\r\n\r\n{"question') for _ in range(20)]

@@ -22,6 +22,7 @@ def described(sample_project):
         yield schemathesis.openapi.from_asgi("/openapi.json", http.app(project))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
 def test_no_request_that_the_description_suggests_is_a_fault_of_the_server(described, mode):
     @given(st.data())

@@ -587,6 +587,7 @@ def test_folder_nested_beyond_the_longest_path_never_stops_a_corpus(folder, reas
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.full
 def test_ten_thousand_small_files_are_not_opened_again(folder, monkeypatch, tmp_path):
     for number in range(100):
         (folder / f"{number:02d}").mkdir()

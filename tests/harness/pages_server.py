@@ -12,6 +12,9 @@ def pages_server(pages, header, key):
     """Serve pages by path to those whose header has the key; gives the address."""
 
     class Server(BaseHTTPRequestHandler):
+        # A body that waits for the acknowledgement of its head takes 40 ms more.
+        disable_nagle_algorithm = True
+
         def do_GET(self):
             given = (self.headers.get(header) or "").removeprefix("Bearer ")
             status = 401 if given != key else 200 if self.path in pages else 404

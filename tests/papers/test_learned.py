@@ -114,6 +114,7 @@ def test_the_cut_that_is_taken_costs_least_of_all(seed, penalty):
     assert total(least(cost, penalty)) == pytest.approx(min(map(total, every_cut(n))))
 
 
+@pytest.mark.full
 def test_a_penalty_gives_chunks_of_the_length_that_is_asked_for(articles, trained):
     model = network(Shape(**trained.scorer.facts["shape"]))
     held = [costs(scores(model, a.windows, a.vectors), a.windows.possible) for a in articles]

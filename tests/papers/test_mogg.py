@@ -237,6 +237,7 @@ def test_a_passage_of_several_spans_counts_as_one_passage():
 # Topics
 
 
+@pytest.mark.full
 def test_search_within_groups_is_search_where_nothing_else_is():
     rng = np.random.default_rng(0)
     dense = rng.integers(0, 3, (90, 12)).astype(np.int32)

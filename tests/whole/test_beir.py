@@ -126,6 +126,7 @@ def measured(beir, method):
     return qrels, run, ir_measures.calc_aggregate([nDCG @ 10, RR, R @ 10], qrels, run)
 
 
+@pytest.mark.full
 def test_others_measure_the_same_with_the_exported_files_for_every_method(beir):
     own = beir.scores.set_index(["method", "measure"])["value"]
     assert {method for method, _ in own.index} == set(METHODS)

@@ -222,6 +222,7 @@ def everything(project, name, questions, forbidden):
     return outputs
 
 
+@pytest.mark.full
 @settings(max_examples=examples(6), deadline=None)
 @given(rules=st.lists(rule(), max_size=4), name=st.sampled_from(sorted(PEOPLE)), seed=st.integers(0, 99))
 def test_nothing_that_may_not_be_seen_is_at_any_door(project, rules, name, seed):
@@ -499,6 +500,7 @@ async def by_stdio(words):
         return str(results.content), results.is_error
 
 
+@pytest.mark.full
 def test_agents_and_commands_get_what_each_may_see(project, tmp_path):
     write(
         project,

@@ -48,6 +48,9 @@ class Served:
         served, root = self, str(folder)
 
         class Handler(BaseHTTPRequestHandler):
+            # A body that waits for the acknowledgement of its head takes 40 ms more.
+            disable_nagle_algorithm = True
+
             def do_GET(self):
                 self.do_POST()
 
@@ -207,6 +210,7 @@ def test_what_is_no_file_of_text_is_skipped_with_the_reason(tmp_path, served, mo
     }
 
 
+@pytest.mark.full
 def test_an_outage_or_a_kill_loses_nothing_and_the_next_run_goes_on(tmp_path, served):
     source = f"git+{served.url}#main:docs"
     settings = project(tmp_path / "a", source)

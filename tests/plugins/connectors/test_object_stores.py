@@ -90,6 +90,7 @@ def requested(server):
     return keys
 
 
+@pytest.mark.full
 def test_a_bucket_is_followed_object_by_object_as_a_rebuild_would_have_it(tmp_path, bucket, requested):
     put(bucket, hens="# Hens\n\nFive eggs.", ducks="# Ducks\n\nNine eggs.", old__geese="# Geese\n\nOne egg.")
     bucket.put_object(Key="books/.hidden.md", Body=b"no")
@@ -129,6 +130,7 @@ def test_no_credential_is_in_any_file_or_message(tmp_path, bucket, caplog):
     assert "without a user and password" in str(refused.value) and SECRET not in str(refused.value)
 
 
+@pytest.mark.full
 def test_an_outage_changes_nothing_and_the_next_run_goes_on(tmp_path, bucket, requested, monkeypatch):
     put(bucket, **{f"book{n}": f"Book {n}." for n in range(12)})
     settings = project(tmp_path / "a").settings
@@ -157,6 +159,7 @@ def test_an_outage_changes_nothing_and_the_next_run_goes_on(tmp_path, bucket, re
     assert not copied & set(requested())
 
 
+@pytest.mark.full
 def test_a_killed_run_is_gone_on_with(tmp_path, bucket, requested):
     put(bucket, **{f"book{n}": f"Book {n}. " * 200 for n in range(40)})
     made = project(tmp_path / "a")

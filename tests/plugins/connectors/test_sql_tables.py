@@ -153,6 +153,7 @@ def test_a_database_that_cannot_be_opened_is_told_without_its_password(tmp_path,
     assert "corpora.articles.source: expected a list of items" in failures and "hush" not in failures
 
 
+@pytest.mark.full
 def test_a_server_that_is_killed_and_a_run_that_is_killed_lose_nothing(tmp_path, server, monkeypatch):
     made = Server(server)
     many = "SELECT n AS id, repeat('hen ' || n || ' ', 200) AS text FROM generate_series(1, 20000) AS t (n)"

@@ -220,6 +220,7 @@ def test_a_folder_that_cannot_be_imported_is_one_line_and_leaves_nothing(project
     assert [p for p in project.rglob("*") if p.is_file()] == []
 
 
+@pytest.mark.full
 def test_ten_thousand_documents_are_never_in_memory_together(tmp_path):
     text = "Salt raises blood pressure. " * 200
     corpus = "".join(

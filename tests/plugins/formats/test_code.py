@@ -81,6 +81,7 @@ def test_every_language_of_the_table_is_installed_for_the_tests():
     assert code.suffixes() == list(code._GRAMMARS)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "content",
     [b"(" * 300_000, b"class A:\n" * 50_000, b"def f(" + b"[{(" * 50_000, b"x = '''\n" + b"\xff\xfe\x00" * 100],

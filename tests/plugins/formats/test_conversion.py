@@ -101,6 +101,7 @@ def test_without_libreoffice_the_way_to_convert_a_file_is_named(tmp_path, monkey
     assert "save the file as .pptx" in skipped["b.odp"]
 
 
+@pytest.mark.full
 def test_a_conversion_that_does_not_end_is_ended_whole(tmp_path, monkeypatch):
     programs, number = tmp_path / "bin", tmp_path / "number"
     programs.mkdir()

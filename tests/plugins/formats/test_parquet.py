@@ -125,6 +125,7 @@ def test_a_hostile_file_costs_that_file(tmp_path, kind):
     assert place == "a.parquet" and "damaged: expected a readable .parquet file" in reason, reason
 
 
+@pytest.mark.full
 def test_files_that_need_more_memory_or_time_than_the_limits_are_skipped(tmp_path, monkeypatch):
     # 3 GB of text, in a file of a few kilobytes.
     text = pa.DictionaryArray.from_arrays(pa.array([0] * 100), pa.array(["x" * 30_000_000]))

@@ -110,6 +110,7 @@ def scan(*lines, size=(1240, 1754)):
     return image
 
 
+@pytest.mark.full
 def test_scanned_pages_are_recognised_with_their_tables_if_the_reader_is_to(folder):
     pytest.importorskip("rapidocr", reason="the extra `ocr` is not installed")
     words = scan(
@@ -141,6 +142,7 @@ def test_scanned_pages_are_recognised_with_their_tables_if_the_reader_is_to(fold
     assert reasons == {"blank.pdf": "scanned: 3 pages without text, also for OCR"}
 
 
+@pytest.mark.full
 def test_a_page_of_any_size_is_recognised_within_the_limits(folder):
     pytest.importorskip("rapidocr", reason="the extra `ocr` is not installed")
     made = io.BytesIO()
@@ -157,6 +159,7 @@ def test_a_reader_that_is_not_installed_is_told_with_what_adds_it(folder, monkey
         reading_of(folder, limits=Limits(reader="ocr"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("turn", [0, 90, 180, 270])
 def test_a_scan_is_recognised_whichever_way_up_it_lies(turn):
     pytest.importorskip("rapidocr", reason="the extra `ocr` is not installed")

@@ -235,6 +235,7 @@ registry.EXPERTS.register("words", reranking("words", common_words, pieces=5, sa
 """
 
 
+@pytest.mark.full
 def test_a_reranker_of_another_package_reads_the_best_pieces_and_is_explained(tmp_path):
     (tmp_path / "docs").mkdir()
     for name, text in (("heron", "The heron nests in reeds."), ("kite", "The kite nests on cliffs.")):

@@ -145,6 +145,7 @@ def test_of_what_was_acknowledged_nothing_is_lost_by_a_kill_and_nothing_is_there
     assert push(path, rows(*sorted(more))) == 25 and not push(path, rows(*sorted(more)))
 
 
+@pytest.mark.full
 def test_a_thousand_documents_pushed_to_a_server_that_is_killed_are_all_there_once(tmp_path):
     made = new_project(tmp_path / "p", {"corpora": {"notes": {"pushed": "notes.sqlite"}, "files": {"path": "files"}}})
     (made.folder / "files").mkdir()
@@ -182,6 +183,7 @@ def test_a_thousand_documents_pushed_to_a_server_that_is_killed_are_all_there_on
     assert artefact.manifest.counts["documents"] == 1001
 
 
+@pytest.mark.full
 def test_documents_are_pushed_by_command_and_by_http_and_searched_after_the_next_run(tmp_path):
     made = new_project(
         tmp_path / "p",

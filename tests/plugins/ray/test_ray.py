@@ -262,6 +262,7 @@ def test_no_cluster_at_the_address_is_said(tmp_path):
         RayEngine(RaySettings(kind="ray", address=address), tmp_path).describe()
 
 
+@pytest.mark.full
 def test_another_server_at_the_address_is_not_waited_for_long(tmp_path):
     script = (
         "import sys; from pathlib import Path\n"

@@ -134,6 +134,7 @@ def taught(words, bert):
     return states, losses
 
 
+@pytest.mark.full
 def test_training_teaches_to_point_at_answers_and_to_tell_that_there_is_none(taught, words):
     states, losses = taught
     assert losses[-1] < losses[0] / 3

@@ -133,6 +133,7 @@ def table_of(asked, method_order, shuffle):
 AT_THE_CUT = ([("a", "x", 0, 9000)], {m: [[(("a", "y", 0, 500), 1)], [(("a", "x", 0, 9000), 1)]] for m in METHODS})
 
 
+@pytest.mark.full
 @settings(max_examples=60, deadline=None)
 @given(
     asked=st.dictionaries(st.tuples(st.sampled_from(["one", "two"]), st.sampled_from(["p", "q"])), cases(), min_size=1),

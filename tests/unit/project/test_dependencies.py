@@ -74,6 +74,7 @@ def test_every_module_that_is_imported_belongs_to_a_declared_dependency():
     assert not missing, f"declare them in pyproject.toml: {missing}"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("module", sorted(third_party()))
 def test_a_module_that_is_missing_is_told_with_the_extra_that_has_it(module):
     told = re.fullmatch(r"pip install 'mog-assets\[([\w-]+)\]'", extras.command(module))

@@ -45,6 +45,7 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel):
     assert not [name for name in names if name.startswith(("tests", "docs", "benchmarks", "resources"))]
 
 
+@pytest.mark.full
 def test_a_folder_named_resources_of_the_user_hides_nothing(wheel, tmp_path):
     theirs = tmp_path / "resources"
     theirs.mkdir()
