@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from threading import RLock
 from typing import Any, Protocol
@@ -56,14 +56,19 @@ class Model(Protocol):
         """Yield keys and vectors of texts, some at a time."""
 
 
+def _embedded(settings: EncoderSettings, setting: str) -> Model:
+    from mog_assets.resources.transformer import Embedded
+
+    return Embedded(settings, setting)
+
+
 def _transformer(settings: EncoderSettings, setting: str) -> Model:
-    # Here, because it imports what loads weights.
     from mog_assets.resources.transformer import Transformer
 
     return Transformer(settings, setting)
 
 
-ENCODERS.register(EMBEDDED, NamedEncoder(EMBEDDED, _transformer))
+ENCODERS.register(EMBEDDED, NamedEncoder(EMBEDDED, _embedded))
 
 
 class Encoder:
@@ -95,8 +100,6 @@ class Encoder:
         self.encoded = 0
         # The number of threads of a computation, which decides how it is rounded, belongs to the whole process.
         self._alone = nullcontext() if settings.served else RLock()
-        # Whether few questions are asked in the life of this process, so that loading torch takes longer than it saves.
-        self.light = False
         # Encodes what is not in the cache on other machines; None: here.
         self.elsewhere: Callable[[Hashed], Generator[Hashed]] | None = None
 
@@ -137,9 +140,10 @@ class Encoder:
         """Size of a vector."""
         return self.settings.dimensions or self.model.size or self.encode(["size"]).shape[1]
 
-    def is_token(self, words: Sequence[str]) -> np.ndarray:
-        """Which words the model knows: bool array of shape (words,)."""
-        return self.model.is_token(words)
+    @property
+    def is_token(self) -> Callable[[Sequence[str]], np.ndarray]:
+        """Tells which words the model knows, see `Model.is_token`."""
+        return self.model.is_token
 
     def encode(self, texts: Sequence[str], advance: Advance | None = None, keep: bool = True) -> Vectors:
         """Encode texts; duplicates are encoded once, cached texts not at all.
@@ -157,12 +161,13 @@ class Encoder:
 
     def encode_questions(self, texts: Sequence[str], keep: bool = True) -> Vectors:
         """Encode questions, see `encode`; the model is looked for when there are some."""
-        light = getattr(self.model, "light", None) if self.light and not keep else None
-        if light is not None:
-            with tracing.span("encode", texts=len(texts), model=self.settings.model):
-                vectors: Vectors = light(texts)
-                return vectors
         return self.questions.encode(texts, keep=keep)
+
+    @cached_property
+    def encode_few(self) -> Callable[[Sequence[str]], Vectors]:
+        """Encodes few texts, without the cache: without torch, where the model can."""
+        own = getattr(self.model, "encode_few", None)
+        return partial(self.encode, keep=False) if own is None else own(self.role)
 
     def _encode_anyhow(self, texts: Sequence[str], advance: Advance | None, keep: bool) -> Vectors:
         """As `encode`, one at a time; a damaged cache is discarded."""

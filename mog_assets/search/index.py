@@ -19,9 +19,9 @@ from mog_assets.index.vector_stores import CandidateStore
 from mog_assets.index.vectors import OVERSAMPLING, Near
 from mog_assets.resources import tensors
 from mog_assets.resources.arrays import distinct, greatest_of
+from mog_assets.resources.embedded import embedded_folder
 from mog_assets.resources.lazy import cached_property
 from mog_assets.resources.tokens import Count, counter, of_file
-from mog_assets.resources.transformer import embedded_folder
 from mog_assets.search.methods import Method, parse
 
 # The file of the asset `method`.

@@ -76,7 +76,6 @@ class Generations:
         self._required, self._others = places(tools.settings, names)
         self.words, self._refresh = places_of(names, demand(tools.settings).words), refresh
         self._alone, self._ended = RLock(), Event()
-        tools.encoder.light = not keep
         self._current = self._opened() if keep else None
         self._follower: Thread | None = None
         if keep:
@@ -145,7 +144,7 @@ class Generations:
                     f"({encoder.fingerprint[:12]}), got those of another one ({of[:12]}): open the project again if "
                     "the settings have changed, else run `mog run`"
                 )
-        return encoder.encode_questions(texts, keep=False)
+        return encoder.questions.encode_few(texts)
 
     def _warm(self, now: Generation) -> None:
         """Open what the usual question needs, so that the first is not slow."""

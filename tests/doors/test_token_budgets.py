@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 import mog_assets
 from mog_assets.cli import main
+from mog_assets.resources.embedded import embedded_folder
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.tokens import counter, of_file
-from mog_assets.resources.transformer import embedded_folder
 
 pytestmark = pytest.mark.full
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from mog_assets.answer.reader.calibration import Calibration, features
 from mog_assets.resources import extras, tensors
+from mog_assets.resources.embedded import embedded_folder
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.transformer import embedded_folder
 
 if TYPE_CHECKING:
     from mog_assets.answer.reader.spans import ReaderSpan, SpanReader

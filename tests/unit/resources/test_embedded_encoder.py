@@ -1,5 +1,7 @@
 """The embedded encoder's own network and tokenizer against those of `transformers`: the same to the bit."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -7,11 +9,11 @@ import pytest
 import torch
 import transformers
 
-from mog_assets.resources import transformer
+from mog_assets.resources import embedded
 from mog_assets.resources.bert import Bert
+from mog_assets.resources.embedded import WordPieces
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
-from mog_assets.resources.transformer import WordPieces
 
 TEXTS = [
     "The cat sleeps on the sofa.",
@@ -58,23 +60,47 @@ def test_hidden_states_are_those_of_transformers_to_the_bit(folder, tokens, dtyp
 QUESTIONS = ["How long does dough rise?", "?", "Wie hoch ist der Montblanc – in Fuß?", "word " * 300]
 
 
-@pytest.mark.parametrize("dimensions", [None, 64])
-def test_questions_have_the_same_vectors_without_torch(dimensions):
-    settings = EncoderSettings(dtype="float32", dimensions=dimensions)
-    expected = Encoder(settings).encode_questions(QUESTIONS, keep=False).astype(np.float32)
-    light = Encoder(settings)
-    light.light = True
-    vectors = light.encode_questions(QUESTIONS, keep=False)
+@pytest.mark.parametrize(("dtype", "most"), [("float32", 1e-4), ("bfloat16", 1e-3)])
+@pytest.mark.parametrize("options", [{}, {"dimensions": 64}, {"pooling": "cls"}, {"query_prompt": "query: "}])
+def test_questions_have_the_same_vectors_without_torch(dtype, most, options):
+    encoder = Encoder(EncoderSettings(dtype=dtype, **options))
+    expected = encoder.questions.encode(QUESTIONS, keep=False).astype(np.float32)
+    vectors = encoder.questions.encode_few(QUESTIONS)
     assert vectors.dtype == np.float16 and vectors.shape == expected.shape
-    np.testing.assert_allclose(vectors.astype(np.float32), expected, atol=1e-3)
-    assert len(light.encode_questions([], keep=False)) == 0
+    similar = (vectors.astype(np.float32) * expected).sum(axis=1) / np.linalg.norm(expected, axis=1) ** 2
+    np.testing.assert_allclose(similar, 1, atol=most)
+    assert encoder.encode_few([]).shape == (0, expected.shape[1])
+
+
+ALONE = """
+import sys
+import numpy as np
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder_settings import EncoderSettings
+encoder = Encoder(EncoderSettings(device="cpu", dtype=sys.argv[1]))
+texts = [f"Newts winter under stones, and number {n} sleeps." for n in range(int(sys.argv[2]))]
+encoder.encode_few(texts[:1])
+assert "torch" not in sys.modules
+few = encoder.encode(texts).astype(np.float32)
+print("torch" in sys.modules)
+import torch
+assert np.abs(few - encoder.encode(texts).astype(np.float32)).max() < 1e-4
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "texts", "imported"), [("float32", 2, False), ("float32", 40, True), ("bfloat16", 2, True)]
+)
+def test_few_texts_are_encoded_without_torch_where_their_vectors_stay_the_same(dtype, texts, imported):
+    done = subprocess.run([sys.executable, "-c", ALONE, dtype, str(texts)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(imported)
 
 
 def test_words_are_told_from_pieces_however_many_are_remembered(monkeypatch):
     model = Encoder(EncoderSettings()).model
     words = ["water", "zebra", "xyzzyplugh", "river", "zymurgical"]
     expected = model.is_token(words).tolist()
-    monkeypatch.setattr(transformer, "_WORDS", 2)
+    monkeypatch.setattr(embedded, "_WORDS", 2)
     model.is_token(["stone", "leaf"])
     assert (
         model.is_token(["water", *words]).tolist() == [expected[0], *expected] == [True, True, True, False, True, False]
