@@ -19,9 +19,8 @@ import numpy as np
 from reader import measured_questions
 
 from mog_assets import config
-from mog_assets.answer.ask import reader
+from mog_assets.answer.ask import PASSAGES, reader
 from mog_assets.answer.neural import Neural
-from mog_assets.answer.retrieve import PASSAGES
 from mog_assets.answer.roles import AnswerRequest, Passage, Roles, Usage
 from mog_assets.build import markdown
 from mog_assets.build.tools import Tools

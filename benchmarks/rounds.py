@@ -17,8 +17,7 @@ import numpy as np
 
 from mog_assets import config
 from mog_assets.answer.answerers import Means, one_step
-from mog_assets.answer.ask import reader, side_by_side
-from mog_assets.answer.retrieve import retrieve_by
+from mog_assets.answer.ask import reader, retrieve_by, side_by_side
 from mog_assets.answer.roles import AnswerRequest
 from mog_assets.answer.rows import AnswerRow
 from mog_assets.build import markdown

@@ -16,7 +16,7 @@ from reader import measured_questions
 
 from mog_assets import config
 from mog_assets.build.tools import Tools
-from mog_assets.resources.writing import atomic
+from mog_assets.resources.files import atomic
 
 
 @click.command()

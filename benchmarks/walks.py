@@ -1,5 +1,8 @@
 """Count the files of ours, and their lines, that run for a question, a document, an edit and an asset.
 
+An asset is what runs between Dagster, the functions of its recipe and the store; with its building, these, too.
+The graph, and what is read of it, are there before a document or an asset sets out; an edit begins with `mog run`.
+
 python benchmarks/walks.py             a table
 python benchmarks/walks.py question    the files of one of them, in the order in which they are reached
 """
@@ -9,6 +12,8 @@ import sys
 import tempfile
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial, wraps
 from pathlib import Path
 
 import click
@@ -17,32 +22,58 @@ import yaml
 
 import mog_assets
 from mog_assets import config
-from mog_assets.build import runner
-from mog_assets.build.automation import build
-from mog_assets.build.demand import demand
+from mog_assets.build import automation, runner
 from mog_assets.build.materialising import materialise
 from mog_assets.build.plan import graph, needed
-from mog_assets.build.tools import Tools
+from mog_assets.build.tools import Tools, demand
 
 ROOT = Path(mog_assets.__file__).resolve().parents[1]
 NAMES = ("mog_assets", "resources")
-WALKS = ("question", "opening", "document", "edit", "asset")
+BUILT = "asset with its building"
+WALKS = ("question", "opening", "document", "edit", "asset", BUILT)
 _FUNCTION = 0x1  # inspect.CO_OPTIMIZED: no module, no class
 
 
+# The functions of recipes that are running.
+_running = []
+
+
+def noted(function):
+    """Return a function of a recipe that says when it runs."""
+
+    @wraps(function.func if isinstance(function, partial) else function)
+    def call(*arguments):
+        _running.append(function)
+        try:
+            return function(*arguments)
+        finally:
+            _running.pop()
+
+    return call
+
+
+def with_notes(recipes):
+    """Return recipes whose functions say when they run."""
+    names = ("build", "settings", "source", "intact")
+    return {key: replace(r, **{name: noted(getattr(r, name)) for name in names}) for key, r in recipes.items()}
+
+
 @contextmanager
-def walking(files):
-    """Note files of functions of ours that are called, in any thread."""
+def walking(files, between=None):
+    """Note files of functions of ours that are called, in any thread, and those of the calls between recipes."""
     ours = {}
 
     def note(frame, event, argument):
-        code = frame.f_code
-        if event != "call" or not code.co_flags & _FUNCTION or code.co_filename in ours:
+        code, running = frame.f_code, bool(_running)
+        if event != "call" or not code.co_flags & _FUNCTION or (code.co_filename, running) in ours:
             return
         path = Path(code.co_filename).resolve()
-        ours[code.co_filename] = path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in NAMES
-        if ours[code.co_filename]:
+        mine = path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in NAMES
+        ours[code.co_filename, running] = mine
+        if mine:
             files.setdefault(path)
+            if between is not None and not running:
+                between.setdefault(path)
 
     threading.setprofile(note)
     sys.setprofile(note)
@@ -72,11 +103,12 @@ def edit(settings, number):
 def walks(folder):
     """Return the files of each walk by name."""
     settings = project(folder)
-    recipes, tools = graph(settings), Tools(settings)
-    result = {name: {} for name in WALKS}
+    recipes, tools = graph(settings), Tools(settings).settled()
     # From files to what every search reads of them.
+    keys = needed(recipes, demand(settings).search.per_corpus)
+    result = {name: {} for name in WALKS}
     with walking(result["document"]):
-        for key in needed(recipes, demand(settings).search.per_corpus):
+        for key in keys:
             for corpus in settings.corpora if recipes[key].partitioned else [None]:
                 materialise(recipes[key], corpus, tools, recipes)
     runner.run(settings)
@@ -88,10 +120,11 @@ def walks(folder):
     with walking(result["edit"]):
         runner.run(settings, select=list(demand(settings).search.per_corpus))
     corpus = edit(settings, 2)
-    job = build(settings).resolve_implicit_global_asset_job_def()
+    automation.graph = lambda settings: with_notes(graph(settings))
+    job = automation.build(settings).resolve_implicit_global_asset_job_def()
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions("corpus", list(settings.corpora))
-        with walking(result["asset"]):
+        with walking(result[BUILT], result["asset"]):
             job.execute_in_process(
                 instance=instance,
                 partition_key=corpus,

@@ -32,7 +32,7 @@ from mog_assets.plugins.reader_training import fitting
 from mog_assets.plugins.reader_training.assets import held_out
 from mog_assets.questions.marks import f1
 from mog_assets.resources import tensors
-from mog_assets.resources.writing import atomic
+from mog_assets.resources.files import atomic
 from mog_assets.text.cuts import units
 from mog_assets.text.terms import tokenise
 

@@ -46,8 +46,8 @@ SERVER_FLAGS: Registry[Any] = Registry("flag of the server")
 PROJECT_ATTRIBUTES: Registry[Any] = Registry("attribute of projects")
 # Functions of the settings that open what says who may see which documents, or give None.
 AUTHORIZERS: Registry[Any] = Registry("authorizer")
-# Functions of the settings that give findings of `mog doctor`; none where there is nothing to say.
-FINDINGS: Registry[Any] = Registry("check of a project", "mog_assets.cli.doctor")
+# Functions of the settings that give findings of `mog doctor`, which the plugin `upkeep` has.
+FINDINGS: Registry[Any] = Registry("check of a project")
 CHUNKERS: Registry[Any] = Registry("chunker", "mog_assets.text.chunkers")
 # Readers of foreign data sets, each a command `mog import NAME`, which the plugin `datasets` has.
 IMPORTERS: Registry[Any] = Registry("importer")
@@ -75,7 +75,7 @@ LIMITS: Registry[Any] = Registry("limit of methods")
 # Names for filters that documents have through their chunks.
 FIELDS: Registry[Any] = Registry("field of filters")
 MEASURES: Registry[Any] = Registry("measure", "mog_assets.evaluate.measures")
-# Tables beside those of all methods (`score_tables.ScoreTable`).
+# Tables beside those of all methods (`scores.ScoreTable`).
 SCORE_TABLES: Registry[Any] = Registry("table of scores", reserved=("per_question", "scores"))
 # Functions of the settings: the assets that a room reads (`demand.Demand`).
 DEMANDS: Registry[Any] = Registry("demand", "mog_assets.search.builtin_methods", "mog_assets.answer.notation")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mog_assets.resources.chat import Message
-from mog_assets.resources.writing import atomic
+from mog_assets.resources.files import atomic
 
 FILE = "llm-parameters.json"
 # The name to try next for a rejected parameter.

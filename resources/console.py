@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console  # noqa: TID251
 from rich.text import Text
 
-from mog_assets.resources.terminal import escaped
+from mog_assets.resources.printable import escaped
 
 
 class EscapedConsole(Console):

@@ -14,7 +14,7 @@ import numpy as np
 
 from mog_assets.resources import tracing
 from mog_assets.resources.encoder_settings import EMBEDDED, EncoderSettings, Hashed, NamedEncoder, Role, Vectors
-from mog_assets.resources.points import reach
+from mog_assets.resources.files import reach
 from mog_assets.resources.progress import kept
 from mog_assets.resources.registry import ENCODER_KEYS, ENCODERS
 from mog_assets.resources.store import digest

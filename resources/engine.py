@@ -18,9 +18,9 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, create_model
 
 from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.files import atomic
 from mog_assets.resources.registry import ENGINES
 from mog_assets.resources.settings import SettingsModel
-from mog_assets.resources.writing import atomic
 
 # `Engine.map`, or the same in processes that stay.
 Kept = Callable[[str, list[dict[str, Any]]], Iterator[Any]]

@@ -1,6 +1,6 @@
 """Errors for the user: each message says what failed and what to do."""
 
-from mog_assets.resources.terminal import escaped
+from mog_assets.resources.printable import escaped
 
 
 class MogError(Exception):

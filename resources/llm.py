@@ -30,10 +30,10 @@ from mog_assets.resources.chat import (
 )
 from mog_assets.resources.chat_parameters import FORMAT, SYSTEM, ParameterRefused, Parameters
 from mog_assets.resources.errors import MogError
+from mog_assets.resources.files import disk_full
 from mog_assets.resources.progress import kept
 from mog_assets.resources.sqlite import connect
 from mog_assets.resources.store import digest
-from mog_assets.resources.writing import disk_full
 
 if TYPE_CHECKING:
     from mog_assets.resources.endpoint import Endpoint, Heard

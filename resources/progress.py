@@ -14,7 +14,7 @@ from itertools import chain, repeat
 from threading import Event, Thread
 from typing import Any
 
-from mog_assets.resources.terminal import escaped
+from mog_assets.resources.printable import escaped
 
 Advance = Callable[[int], None]
 Log = Callable[[str], Any]

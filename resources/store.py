@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import stat
 import time
 from collections.abc import Collection, Iterator
@@ -20,11 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from mog_assets.resources.errors import MissingArtefact
-from mog_assets.resources.files import hold, make_folder, make_way, orphans
+from mog_assets.resources.files import atomic, hold, make_folder, make_way, orphans, sync_folder
 from mog_assets.resources.manifest import MANIFEST, Manifest, decode, describe, digest, encode, label
-from mog_assets.resources.points import reach
-from mog_assets.resources.set_files import GRACE, folder_of, held
-from mog_assets.resources.writing import atomic, sync_folder
 
 _LOCKS = (".lock", ".lock.holder")
 
@@ -111,7 +107,8 @@ class Store:
 
     def folder(self, asset: str, partition: str | None = None) -> Path:
         """Folder of an artefact, existing or not."""
-        return folder_of(self.home, asset, partition)
+        base = self.home / "store" / asset
+        return base / "corpus" / partition if partition else base
 
     def find(self, asset: str, partition: str | None = None) -> Artefact | None:
         """The artefact, or None if there is no valid manifest, or a file it names is missing or has another size."""
@@ -241,37 +238,13 @@ class Store:
         picture = _write_shown(draft.folder, shown) if shown else None
         now, earlier = time.time(), before.retired if before else {}
         manifest = Manifest(asset, partition, version, recipe, inputs, counts, files, info, seconds, now, picture)
-        retired = {path.name: earlier.get(path.name, now) for path in self._unnamed(draft.folder, manifest)}
+        retired = {path.name: earlier.get(path.name, now) for path in self.unnamed(draft.folder, manifest)}
         manifest = replace(manifest, retired=retired)
         self._write_manifest(draft.folder, manifest)
         return Artefact(manifest, draft.folder)
 
-    def unused(self, artefact: Artefact, grace: float) -> list[Path]:
-        """Files in the folder of an artefact that nobody needs; call while holding its lock.
-
-        Args:
-            artefact: The artefact.
-            grace: Seconds since a manifest last named them. What was begun and never named, such as that of a run that
-                was stopped, stays for the next run, except with 0, and what was half-written.
-        """
-        now, retired = time.time(), artefact.manifest.retired
-        paths = [
-            path
-            for path in self._unnamed(artefact.folder, artefact.manifest)
-            if not grace
-            or path.name.startswith(".tmp-")
-            or (path.name in retired and now - retired[path.name] >= grace)
-        ]
-        kept = held(self.home, paths)
-        return [path for path in paths if path not in kept]
-
-    def sweep(self, artefact: Artefact) -> None:
-        """Delete the files in the folder of an artefact that nobody needs any more; call while holding its lock."""
-        for path in self.unused(artefact, GRACE):
-            path.unlink(missing_ok=True)
-            reach("swept")
-
-    def _unnamed(self, folder: Path, manifest: Manifest) -> list[Path]:
+    def unnamed(self, folder: Path, manifest: Manifest) -> list[Path]:
+        """Return the files in the folder of an artefact that a manifest does not name."""
         return orphans(folder, {MANIFEST, *_LOCKS, *(entry["file"] for _, entry in manifest.entries())})
 
     def doubt(self, artefact: Artefact) -> None:
@@ -283,23 +256,6 @@ class Store:
         manifest = replace(artefact.manifest, info={**artefact.manifest.info, **info})
         self._write_manifest(artefact.folder, manifest)
         return Artefact(manifest, artefact.folder)
-
-    def remove(self, asset: str, partition: str | None = None) -> None:
-        """Remove an artefact, its manifest first; what somebody reads stays for the next time."""
-        folder = self.folder(asset, partition)
-        make_way(folder / MANIFEST)
-        (folder / MANIFEST).unlink(missing_ok=True)
-        reach("manifest removed")
-        for path in self.removable(folder):
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
-        with suppress(OSError):
-            folder.rmdir()
-
-    def removable(self, folder: Path) -> list[Path]:
-        """What is in the folder of an artefact, and nobody reads."""
-        paths = list(folder.iterdir()) if folder.is_dir() else []
-        kept = held(self.home, paths, last=False)
-        return [path for path in paths if path not in kept]
 
     def verify(self, artefact: Artefact) -> list[str]:
         """What is wrong with an artefact's files, one sentence each; empty if every checksum matches.

@@ -13,8 +13,8 @@ from typing import TypeVar
 import numpy as np
 
 from mog_assets.resources.errors import MogError
+from mog_assets.resources.files import disk_full
 from mog_assets.resources.sqlite import connect
-from mog_assets.resources.writing import disk_full
 
 _log = logging.getLogger(__name__)
 # SQLite errors for a file that is not a database, was overwritten, or is truncated.

@@ -8,23 +8,31 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
 from mog_assets.answer.answerers import ONE_STEP_K, WAYS, Each, Means, Retrieve, RetrievedPassages, serial
 from mog_assets.answer.notation import Combination
 from mog_assets.answer.prompted import Prompted
 from mog_assets.answer.readers import ANSWER_READERS
-from mog_assets.answer.retrieve import given, retrieve_by
 from mog_assets.answer.roles import ANSWER_STEP, AnswerRequest, Passage, Reply, Role, Roles
 from mog_assets.answer.rows import AnswerRow
 from mog_assets.build.tools import Tools
+from mog_assets.config.budget import Budget
+from mog_assets.index.corpora import Corpora
 from mog_assets.questions.sets import Question
 from mog_assets.resources import tracing
+from mog_assets.resources.arrays import ranges
 from mog_assets.search.controls import gold_passages, random_passages
+from mog_assets.search.methods import Method, ungrouped
 from mog_assets.search.passages import texts
 from mog_assets.search.retrieval import Retrieval
 
 S = TypeVar("S")
 
 R = TypeVar("R")
+
+# The budget is what so many passages share.
+PASSAGES = 5
 
 
 def reader(tools: Tools) -> Roles:
@@ -79,12 +87,7 @@ def answer(
 
 
 def _replaced(retrieve: Retrieve, others: Mapping[str, str]) -> Retrieve:
-    def by_others(
-        queries: Sequence[str], k: int, limit: str, read: Sequence[Sequence[Passage]] = ()
-    ) -> Sequence[RetrievedPassages]:
-        return retrieve([others.get(query, query) for query in queries], k, limit, read)
-
-    return by_others
+    return lambda queries, *how, **named: retrieve([others.get(query, query) for query in queries], *how, **named)
 
 
 def control(
@@ -105,9 +108,7 @@ def control(
     return WAYS[how.way].answer(requests, Means(reader(tools), retrieve, side_by_side(tools)))
 
 
-def _nothing(
-    queries: Sequence[str], k: int, limit: str, read: Sequence[Sequence[Passage]] = ()
-) -> list[RetrievedPassages]:
+def _nothing(*how: Any, **named: Any) -> list[RetrievedPassages]:
     raise AssertionError("an answering method without retrieval tried to retrieve")
 
 
@@ -127,10 +128,8 @@ def watched(means: Means, tell: Told) -> Means:
     of an answer.
     """
 
-    def retrieve(
-        queries: Sequence[str], k: int, limit: str, read: Sequence[Sequence[Passage]] = ()
-    ) -> Sequence[RetrievedPassages]:
-        results = means.retrieve(queries, k, limit, read)
+    def retrieve(queries: Sequence[str], *how: Any, **named: Any) -> Sequence[RetrievedPassages]:
+        results = means.retrieve(queries, *how, **named)
         for query, result in zip(queries, results, strict=True):
             tell("passages", {"query": query, "passages": result.passages})
         return results
@@ -172,3 +171,50 @@ class _Calls:
 
     def play(self, role: Role[T], *read: Any) -> Reply[T]:
         return self._make(role.name, role.step, partial(self._roles.play, role, *read))
+
+
+def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
+    """Retrieval by a method, for any queries.
+
+    A ranking gives passages of any length: as many as fit into the budget of the settings, for each `PASSAGES` that are
+    asked for.
+    """
+    budget = Budget.of(opened.corpora.settings.budget)
+
+    def retrieve(
+        queries: Sequence[str], k: int, limit: str, read: Sequence[Sequence[Passage]] = ()
+    ) -> list[RetrievedPassages]:
+        retrieval = opened.again(queries)
+        used = retrieval.resolved(method.within(limit))
+        if used.ranking and any(read):
+            ranked = retrieval.passages_after(*_pieces(opened.corpora, read), budget.share(k, PASSAGES))
+        elif used.ranking:
+            ranked = retrieval.passages(used, budget=budget.share(k, PASSAGES))
+        else:
+            ranked = retrieval.rank(used, k)
+            ranked = ranked.at(ranked.rank < k)
+        passages = texts(retrieval.corpora, ranked, len(queries))
+        return [
+            RetrievedPassages(passages_of, {name: value for name, value in group.items() if name in ungrouped()})
+            for passages_of, group in zip(passages, retrieval.grouped(used, k), strict=True)
+        ]
+
+    return retrieve
+
+
+def given(passages: Sequence[Sequence[Passage]]) -> Retrieve:
+    """A retrieval that returns preselected passages for each query, in order."""
+    return lambda queries, *how, **named: [RetrievedPassages(of) for _, of in zip(queries, passages, strict=True)]
+
+
+def _pieces(corpora: Corpora, read: Sequence[Sequence[Passage]]) -> tuple[np.ndarray, np.ndarray]:
+    """Query and piece of passages that were read, in their order."""
+    spans = [
+        (query, corpora.position[corpus, document], start, end)
+        for query, passages in enumerate(read)
+        for passage in passages
+        for corpus, document, start, end in passage.spans
+    ]
+    query, document, start, end = np.array(spans, np.int64).reshape(-1, 4).T
+    first, last = corpora.layout.pieces(document, start, end)
+    return np.repeat(query, last - first), ranges(first, last)

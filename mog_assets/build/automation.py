@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
 import time
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from mog_assets.build.events import built, checked, faults, metadata
+from mog_assets.build.asset import as_asset, is_alone
 from mog_assets.build.names import Names
-from mog_assets.build.plan import REGISTRY, graph, needed
-from mog_assets.build.recipe import FORCE, JOINED, MEASURING, SOURCES, Recipe
+from mog_assets.build.plan import REGISTRY, graph
+from mog_assets.build.recipe import MEASURING, SOURCES, Recipe
 from mog_assets.build.records import hold
 from mog_assets.build.sensors import Host, automation_sensor, evaluated, nightly, sweep
 from mog_assets.build.tools import Tools
@@ -26,8 +24,8 @@ from mog_assets.config import Settings
 from mog_assets.config import file as settings_file
 from mog_assets.config import load as load_settings
 from mog_assets.resources import extras
-from mog_assets.resources.errors import ConfigError, MogError
-from mog_assets.resources.store import digest, label
+from mog_assets.resources.errors import ConfigError
+from mog_assets.resources.store import digest
 
 EXECUTOR_VARIABLE = "MOG_EXECUTOR"
 # Module and name of the executor for each value of MOG_EXECUTOR.
@@ -78,7 +76,7 @@ def build(settings: Settings, host: Host = Host()) -> dg.Definitions:  # noqa: B
 
 
 def _definitions(settings: Settings, host: Host) -> dg.Definitions:
-    recipes, tools, names = graph(settings), Tools(settings), host.names
+    recipes, tools, names = graph(settings), Tools(settings).settled(), host.names
     outside = [_outside(r, r.outside, host) for r in recipes.values() if r.outside]
     if any(r.measured for r in recipes.values()):
         outside.append(_measuring(names))
@@ -90,7 +88,7 @@ def _definitions(settings: Settings, host: Host) -> dg.Definitions:
     ]
     job = partial(_job, names, settings.automation.run_tags)
     jobs = [
-        job("build", [r for r in recipes.values() if not r.on_demand and _alone(r, recipes)]),
+        job("build", [r for r in recipes.values() if not r.on_demand and is_alone(r, recipes)]),
         job("evaluate", evaluated(recipes)),
     ]
     for named in dict.fromkeys(r.job for r in recipes.values() if r.job):
@@ -106,11 +104,6 @@ def _definitions(settings: Settings, host: Host) -> dg.Definitions:
         resources={names.name("tools"): tools},
         executor=_executor(os.environ.get(EXECUTOR_VARIABLE) or "inprocess") if host.alone else None,
     )
-
-
-def _alone(recipe: Recipe, recipes: Mapping[str, Recipe]) -> bool:
-    """Whether an asset is made from one corpus, whatever other corpora have."""
-    return all(recipes[key].partitioned for key in needed(dict(recipes), [recipe.key]))
 
 
 def _job(names: Names, tags: Mapping[str, str], name: str, recipes: Collection[Recipe]) -> Any:
@@ -247,127 +240,3 @@ def _until_requested(event: dg.AutomationCondition, elsewhere: dg.AutomationCond
     """
     of = dg.AutomationCondition
     return event.since((of.newly_requested() & ~elsewhere) | of.initial_evaluation())
-
-
-def code_version(recipe: Recipe, tools: Tools) -> str:
-    """The recipe's version and a digest of the settings it depends on; a change of either changes the result."""
-    try:
-        return f"{recipe.version}-{digest(recipe.settings(tools))[:12]}"
-    except MogError as error:
-        # The graph must still load; building the asset reports the error.
-        return f"{recipe.version}-{digest(str(error))[:12]}"
-
-
-def as_asset(
-    recipe: Recipe,
-    recipes: dict[str, Recipe],
-    tools: Tools,
-    after: Sequence[str] = (),
-    condition: dg.AutomationCondition | None = None,
-    names: Names = Names(),  # noqa: B008
-    theirs: Sequence[str] = (),
-) -> dg.AssetsDefinition:
-    """The Dagster asset of a recipe: content hash as data version, counts and plots as metadata, checks.
-
-    Args:
-        recipe: How the asset is built.
-        recipes: All recipes, by key.
-        tools: Resources with the settings the asset depends on.
-        after: Keys of assets that trigger it without being read.
-        condition: When it is materialised automatically.
-        names: What it is called in Dagster.
-        theirs: Keys of assets of another project that trigger it, too.
-    """
-    # Whatever partitions those have: each corpus waits for all.
-    whole = dg.AllPartitionMapping()
-    upstream = [dg.AssetDep(dg.AssetKey(name.split("/")), partition_mapping=whole) for name in theirs]
-    key, resource, automation = names.key(recipe.key), names.name("tools"), tools.settings.automation
-
-    @dg.asset(
-        key=key,
-        deps=[*(names.key(dep) for dep in (*recipe.deps, *after)), *upstream],
-        partitions_def=names.corpora if recipe.partitioned else None,
-        group_name=names.group(recipe.group),
-        description=recipe.description,
-        code_version=code_version(recipe, tools),
-        automation_condition=condition,
-        kinds=set(recipe.kinds),
-        owners=automation.owners,
-        metadata={"dagster/code_references": _code(recipe)},
-        freshness_policy=_freshness(automation.measured_within_hours) if recipe in evaluated({"": recipe}) else None,
-        pool=recipe.pool,
-        required_resource_keys={resource},
-        check_specs=[
-            dg.AssetCheckSpec(check.name, asset=key, description=check.description, blocking=check.blocking)
-            for check in recipe.checks
-        ],
-        op_tags={
-            **({"nvidia.com/gpu": "1"} if recipe.pool in ("gpu", "measuring") else {}),
-            # Of the steps of a run that could be next.
-            "dagster/priority": str(-recipe.turn),
-        },
-    )
-    def compute(context):  # type: ignore[no-untyped-def]  # Dagster cannot read string annotations
-        partition = context.partition_key if recipe.partitioned else None
-        tools: Tools = getattr(context.resources, resource)
-        if partition is not None and partition not in tools.settings.corpora:
-            configured = ", ".join(tools.settings.corpora)
-            raise dg.Failure(
-                description=f"{label(recipe.key, partition)}: expected a configured corpus ({configured}), "
-                f"got {partition!r}: add it to the configuration, or delete the partition",
-                allow_retries=False,
-            )
-        try:
-            forced = context.run.tags.get(FORCE, "").split(",")
-            force = recipe.repeatable and ("true" in forced or recipe.key in forced)
-            outcome = built(recipe, partition, tools, recipes, force=force, log=context.log.info, run=context.run)
-        except MogError as error:
-            # An expected error needs no retry and no traceback.
-            raise dg.Failure(description=str(error), allow_retries=False) from error
-        for _, result in checked(recipe, outcome):
-            yield dg.AssetCheckResult(asset_key=key, **result)
-        if fault := faults(recipe, outcome):
-            raise dg.Failure(description=f"{label(recipe.key, partition)}: {fault}", allow_retries=False)
-        assert outcome.artefact is not None
-        if JOINED in context.run.tags and recipe.partitioned and not _alone(recipe, recipes):
-            _build_others(recipe, tools, recipes, context)
-        yield dg.MaterializeResult(
-            metadata=metadata(recipe, outcome), data_version=dg.DataVersion(outcome.artefact.manifest.version)
-        )
-
-    return compute
-
-
-def _build_others(recipe: Recipe, tools: Tools, recipes: dict[str, Recipe], context: Any) -> None:
-    """Bring an asset of the other corpora up to date, after the run of one has built what it is made from of all."""
-    for other in (name for name in tools.settings.corpora if name != context.partition_key):
-        try:
-            outcome = built(recipe, other, tools, recipes, log=context.log.info, run=context.run)
-        # Whatever is wrong with another corpus, this one is built. Its condition asks for it in a run that says so.
-        except Exception as error:
-            is_ours = isinstance(error, MogError)
-            context.log.warning(str(error) if is_ours else f"{label(recipe.key, other)}: {error!r}")
-            continue
-        if outcome.built and outcome.artefact is not None and not faults(recipe, outcome):
-            context.log_event(
-                dg.AssetMaterialization(
-                    context.asset_key,
-                    partition=other,
-                    metadata=metadata(recipe, outcome),
-                    tags={"dagster/data_version": outcome.artefact.manifest.version},
-                )
-            )
-
-
-def _code(recipe: Recipe) -> dg.CodeReferencesMetadataValue:
-    """Where what builds an asset is written, for the link in Dagster's UI."""
-    build = recipe.build
-    while isinstance(build, partial):
-        build = build.func
-    code = inspect.unwrap(build).__code__
-    where = dg.LocalFileCodeReference(file_path=code.co_filename, line_number=code.co_firstlineno)
-    return dg.CodeReferencesMetadataValue(code_references=[where])
-
-
-def _freshness(hours: float | None) -> dg.FreshnessPolicy | None:
-    return None if hours is None else dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=hours))

@@ -5,7 +5,7 @@ import logging
 from mog_assets import config
 from mog_assets.build.automation import build
 from mog_assets.resources import tracing
-from mog_assets.resources.terminal import EscapedRecord
+from mog_assets.resources.printable import EscapedRecord
 
 tracing.start()
 # What Dagster writes to the terminal of `mog ui` passes here.

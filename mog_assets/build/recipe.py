@@ -17,10 +17,9 @@ from typing import Any
 from mog_assets.build import markdown
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
-from mog_assets.resources.files import make_way
+from mog_assets.resources.files import atomic, make_way
 from mog_assets.resources.progress import Advance, Log, track
 from mog_assets.resources.store import Artefact, Draft, digest, file_digest, label
-from mog_assets.resources.writing import atomic
 
 # Tag of a run that builds repeatable assets even if they are up to date: their keys separated by commas, or `true`
 # for all of them.
@@ -180,6 +179,14 @@ class Work:
         """Keep files of the previous artefact unchanged; all of them if none is named."""
         files = artefact.manifest.files
         self.draft.files.update({name: files[name]["file"] for name in names or files})
+
+    def write(self, name: str, key: Sequence[Any], write: Callable[[Path], object]) -> Path:
+        """Return the path of a file whose content is determined by `key`; `write` writes one that does not exist."""
+        path, exists = self.file(name, *key)
+        if not exists:
+            with self.writing(path) as temporary:
+                write(temporary)
+        return path
 
     @contextmanager
     def writing(self, path: Path) -> Iterator[Path]:

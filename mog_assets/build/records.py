@@ -1,4 +1,4 @@
-"""Dagster's records of runs: opened with errors that people can read, runs that were killed, old ones removed."""
+"""Dagster's records of runs: opened with errors that people can read; runs that were killed are ended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -19,8 +18,8 @@ from mog_assets.resources.printable import printable
 from mog_assets.resources.progress import note
 
 _STATUS = dg.DagsterRunStatus
-_FINISHED = [_STATUS.SUCCESS, _STATUS.FAILURE, _STATUS.CANCELED]
-UNFINISHED = [status for status in _STATUS if status not in _FINISHED]
+FINISHED = [_STATUS.SUCCESS, _STATUS.FAILURE, _STATUS.CANCELED]
+UNFINISHED = [status for status in _STATUS if status not in FINISHED]
 _held: list[FileLock] = []
 
 
@@ -135,7 +134,7 @@ def end_killed(instance: dg.DagsterInstance) -> list[str]:
         try:
             with FileLock(lock, timeout=0):
                 run = instance.get_run_by_id(lock.name)
-                if run is not None and run.status not in _FINISHED:
+                if run is not None and run.status not in FINISHED:
                     instance.report_run_failed(run, "The process of this run was killed.")
                     ended.append(lock.name)
                 lock.unlink(missing_ok=True)
@@ -147,26 +146,3 @@ def end_killed(instance: dg.DagsterInstance) -> list[str]:
 def _locks(instance: dg.DagsterInstance) -> Path:
     """Return the folder of the lock files of runs."""
     return Path(instance.root_directory) / "running"
-
-
-def remove_old_runs(instance: dg.DagsterInstance, days: int, dry_run: bool = False) -> int:
-    """Remove finished runs that started `days` ago or earlier; returns their number.
-
-    The run that last materialised an asset or partition is kept: without its events, automation would see the asset as
-    missing and start a run.
-    """
-    before = datetime.now(UTC) - timedelta(days=days)
-    needed = set()
-    for key in instance.all_asset_keys():
-        latest = instance.get_latest_storage_id_by_partition(key, dg.DagsterEventType.ASSET_MATERIALIZATION)
-        if event := instance.get_latest_materialization_event(key):
-            needed.add(event.run_id)
-        ids = list(latest.values())
-        if ids:
-            records_wanted = dg.AssetRecordsFilter(asset_key=key, storage_ids=ids)
-            needed |= {r.run_id for r in instance.fetch_materializations(records_wanted, limit=len(ids)).records}
-    chosen = dg.RunsFilter(statuses=_FINISHED, created_before=before)
-    old = [run.run_id for run in instance.get_runs(chosen) if run.run_id not in needed]
-    for run_id in [] if dry_run else old:
-        instance.delete_run(run_id)
-    return len(old)

@@ -13,23 +13,19 @@ from typing import Any
 
 import dagster as dg
 
-from mog_assets.build.demand import demand
-from mog_assets.build.events import built, faults
-from mog_assets.build.events import report as tell_dagster
-from mog_assets.build.materialising import Materialised, Place, made_from
-from mog_assets.build.measuring import DOCUMENTS
+from mog_assets.build.asset import built, faults
+from mog_assets.build.asset import report as tell_dagster
+from mog_assets.build.materialising import DOCUMENTS, Materialised, Place, made_from
 from mog_assets.build.plan import REGISTRY, built_unasked, due, graph, needed, stale
 from mog_assets.build.recipe import Recipe
 from mog_assets.build.records import opened_instance, readable_errors
-from mog_assets.build.tools import Tools
+from mog_assets.build.tools import Tools, demand
 from mog_assets.config import Settings, check_corpora
 from mog_assets.resources.errors import ConfigError, MogError
-from mog_assets.resources.files import hold, make_home, sweep_orphans
+from mog_assets.resources.files import atomic, hold, make_home, sweep_orphans
 from mog_assets.resources.progress import duration, note, tell
-from mog_assets.resources.set_files import GRACE
-from mog_assets.resources.sets import publish
+from mog_assets.resources.sets import GRACE, publish, sweep, unused
 from mog_assets.resources.store import label
-from mog_assets.resources.writing import atomic
 
 # Seconds to wait for another run, of FileLock: without an end.
 _FOREVER = -1.0
@@ -176,9 +172,9 @@ def _sweep(tools: Tools) -> None:
     """Delete what nobody needs any more, also of artefacts that are not built again."""
     for asset, corpus in tools.store.places():
         artefact = tools.store.find(asset, corpus)
-        if artefact is not None and tools.store.unused(artefact, GRACE):
+        if artefact is not None and unused(tools.store, artefact, GRACE):
             with tools.store.lock(asset, corpus):
-                tools.store.sweep(tools.store.read(asset, corpus))
+                sweep(tools.store, tools.store.read(asset, corpus))
 
 
 @dataclass

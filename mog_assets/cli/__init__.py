@@ -12,7 +12,7 @@ from mog_assets import registry
 from mog_assets.cli.common import BAD_USAGE, FAILED, echo
 from mog_assets.resources import extras
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.terminal import EscapedRecord, escaped
+from mog_assets.resources.printable import EscapedRecord, escaped
 
 
 class Commands(click.Group):

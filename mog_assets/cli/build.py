@@ -1,9 +1,8 @@
-"""Commands that build and check the artefacts of the graph: `run`, `plan`, `verify`, `prune`, `ui`."""
+"""Commands that build and check the artefacts of the graph: `run`, `verify`, `ui`."""
 
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import os
 import sys
@@ -23,8 +22,8 @@ from mog_assets.cli.questions import print_question_sets
 from mog_assets.resources.errors import ConfigError
 
 
-def _selection(command: Callable[..., None]) -> Callable[..., None]:
-    """What `run` and `plan` are limited to."""
+def selection(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that limit a run."""
     options = (
         click.option("--corpus", "corpora", multiple=True, help="Only this corpus; may be given several times."),
         click.option(
@@ -38,7 +37,8 @@ def _selection(command: Callable[..., None]) -> Callable[..., None]:
     return functools.reduce(lambda done, option: option(done), reversed(options), command)
 
 
-def _selected(settings: config.Settings, select: Sequence[str], every: bool) -> Sequence[str]:
+def chosen(settings: config.Settings, select: Sequence[str], every: bool) -> Sequence[str]:
+    """Return what `--select` names, or with `--all` every asset."""
     if not every:
         return select
     if select:
@@ -50,7 +50,7 @@ def _selected(settings: config.Settings, select: Sequence[str], every: bool) -> 
 
 @click.command()
 @config_option
-@_selection
+@selection
 @click.option("--force", multiple=True, help="Rebuild this asset even if it is up to date: `mix`, `runs`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the steps as JSON.")
 @guarded
@@ -70,57 +70,8 @@ def run(
     """
     check_builds_here("run")
     settings = settings_of(path)
-    chosen = _selected(settings, select, every)
-    stoppable(lambda: _run(settings, corpora, chosen, force, evaluate, as_json), settings.home, "mog run")
-
-
-@click.command()
-@config_option
-@_selection
-@click.option("--json", "as_json", is_flag=True, help="Print the assets as JSON.")
-@guarded
-def plan(
-    path: str | None, corpora: tuple[str, ...], select: tuple[str, ...], every: bool, evaluate: bool, as_json: bool
-) -> None:
-    """Print what `mog run` would build and why, and build nothing.
-
-    An asset whose inputs are built before it is built again only if one of them changes.
-    """
-    from rich.table import Table
-
-    from mog_assets.build.plan import due, graph, planned
-    from mog_assets.build.tools import Tools
-    from mog_assets.resources.console import EscapedConsole
-    from mog_assets.resources.progress import duration
-
-    settings = settings_of(path)
-    chosen = _selected(settings, select, every)
-    if chosen:
-        from mog_assets.build.runner import selected
-
-        keys = selected(settings, graph(settings), chosen)
-    else:
-        keys = due(Tools(settings), graph(settings), evaluate)
-    config.check_corpora(settings, corpora)
-    rows = planned(settings, keys, list(corpora or settings.corpora))
-    if as_json:
-        echo(json.dumps([vars(row) for row in rows], indent=1))
-        return
-    if not rows:
-        echo("Everything is up to date: `mog run` would build nothing.")
-        return
-    table = Table("asset", "corpora", "why", "took last time")
-    for asset, steps in itertools.groupby(rows, key=lambda row: row.asset):
-        parts = list(steps)
-        seconds = sum(row.seconds for row in parts)
-        reasons = "; ".join(dict.fromkeys(row.why for row in parts))
-        many = sum(row.corpus is not None for row in parts)
-        table.add_row(asset, str(many or ""), reasons, duration(seconds) if seconds else "")
-    EscapedConsole(160).print(table)
-    if new := [row.corpus for row in rows if row.asset == "embeddings/level_1" and row.why == "new"]:
-        from mog_assets.cli.forecast import encoding
-
-        echo(encoding(settings, [corpus for corpus in new if corpus]))
+    keys = chosen(settings, select, every)
+    stoppable(lambda: _run(settings, corpora, keys, force, evaluate, as_json), settings.home, "mog run")
 
 
 def _run(
@@ -249,38 +200,6 @@ def verify(path: str | None) -> None:
     echo(f"{checked} artefacts checked, {len(faults)} faults")
     if faults:
         sys.exit(FAILED)
-
-
-@click.command()
-@config_option
-@click.option("--dry-run", is_flag=True, help="Show what would be removed, and how many bytes, without removing it.")
-@click.option("--answers", is_flag=True, help="Also remove cached answers of language models that may have cost money.")
-@click.option(
-    "--runs-older-than", "days", type=click.IntRange(min=0), help="Also remove Dagster runs started DAYS or more ago."
-)
-@guarded
-def prune(path: str | None, dry_run: bool, answers: bool, days: int | None) -> None:
-    """Remove data that is no longer needed: old vectors, interrupted trainings, unused files of the store.
-
-    Nothing has to be rebuilt afterwards. Runs with the latest materialisation of an asset are kept.
-    """
-    from mog_assets.cli.pruning import alone, removable
-
-    settings = settings_of(path)
-    verb = "would remove" if dry_run else "removed"
-    with alone(settings):
-        leftovers = removable(settings, answers)
-        for one in leftovers:
-            if not dry_run:
-                one.remove()
-            echo(f"{verb} {one.what}: {one.bytes:,} bytes")
-    echo(f"{verb} {sum(one.bytes for one in leftovers):,} bytes")
-    if days is not None:
-        from mog_assets.build.records import remove_old_runs
-        from mog_assets.build.runner import instance
-
-        with instance(settings) as opened:
-            echo(f"{verb} {remove_old_runs(opened, days, dry_run):,} Dagster runs")
 
 
 @click.command()

@@ -14,7 +14,7 @@ import click
 from mog_assets import config
 from mog_assets.resources import tracing
 from mog_assets.resources.errors import ConfigError, MogError
-from mog_assets.resources.terminal import escaped
+from mog_assets.resources.printable import escaped
 
 if TYPE_CHECKING:
     from mog_assets.serve.project import Project

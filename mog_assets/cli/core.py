@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from mog_assets import registry
-from mog_assets.cli import build, doctor, documents, init, measure, questions, search, serve
+from mog_assets.cli import build, documents, init, measure, questions, search, serve
 
 for command in (
     init.init,
-    doctor.doctor,
     build.run,
-    build.plan,
     documents.documents,
     search.retrieve,
     search.ask,
     questions.questions,
     measure.scores,
-    measure.compare,
     build.verify,
-    build.prune,
     serve.serve,
     build.ui,
 ):

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from mog_assets.resources import extras
+from mog_assets.resources.errors import MogError
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 _SECONDS = 4.0
@@ -28,6 +32,18 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.state:8} {self.item:14} {self.found}" + (f": {self.remedy}" if self.remedy else "")
+
+
+def tried(item: str, check: Callable[..., Iterator[Finding]], *of: Any) -> Iterator[Finding]:
+    """Yield what a check finds; that it cannot be made is a finding, too."""
+    try:
+        yield from check(*of)
+    except ModuleNotFoundError as error:
+        yield Finding(item, WARNING, extras.said(error, "not checked, which"))
+    # An unexpected error of one check is a finding too, and must not hide the other findings.
+    except Exception as error:
+        message = " ".join(str(error).split()) or type(error).__name__
+        yield Finding(item, PROBLEM, message if isinstance(error, MogError) else f"{type(error).__name__}: {message}")
 
 
 def get(url: str, headers: Mapping[str, str]) -> tuple[int | None, str]:

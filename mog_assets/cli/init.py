@@ -268,7 +268,7 @@ def init(
 
 def write_configuration(target: Path, text: str) -> None:
     """Write a configuration, which is checked first."""
-    from mog_assets.resources.writing import atomic
+    from mog_assets.resources.files import atomic
 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,6 @@
 from mog_assets.config.loading import (
     CONFIG_VARIABLE,
     DEFAULT_CONFIG,
-    check_corpora,
     copies,
     file,
     load,
@@ -23,4 +22,4 @@ from mog_assets.config.sections import (
     RetrieverName,
     check_name,
 )
-from mog_assets.config.settings import Section, Settings, settings_model
+from mog_assets.config.settings import Section, Settings, check_corpora, settings_model

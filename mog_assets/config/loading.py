@@ -9,13 +9,15 @@ import os
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
+import yaml
 from pydantic import ValidationError
+from yaml.constructor import SafeConstructor
 
 from mog_assets import registry
-from mog_assets.config import yaml_values
 from mog_assets.config.sections import CorpusSettings
 from mog_assets.config.settings import Settings, settings_model
 from mog_assets.resources.chat import LlmSettings
@@ -43,7 +45,7 @@ def load(path: str | Path | None = None) -> Settings:
             key, what was expected and what was found.
     """
     source = file(path)
-    return parse(yaml_values.read(source), source)
+    return parse(read_yaml(source), source)
 
 
 def parse(values: Mapping[str, Any], source: Path) -> Settings:
@@ -171,13 +173,6 @@ def _is_model(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, SettingsModel)
 
 
-def check_corpora(settings: Settings, names: Sequence[str]) -> None:
-    """Reject what is no corpus of the project."""
-    unknown = [name for name in names if name not in settings.corpora]
-    if unknown:
-        raise ConfigError(f"--corpus: expected one of {', '.join(settings.corpora)}, got {printable(unknown[0])!r}")
-
-
 def resolved(key: str, path: Path, base: Path) -> Path:
     """A path of the settings made absolute: `~` is expanded, links are followed."""
 
@@ -233,3 +228,124 @@ def check_home(home: Path, corpora: dict[str, Path]) -> None:
                 f"home: expected a folder outside every corpus, got {printable(home)} in corpora.{name}.path, whose "
                 "files would be read as documents: choose another, or one whose name starts with a dot"
             )
+
+
+MOST_BYTES = 1_000_000
+MOST_DEEP = 50
+# Number of values in a file, with aliases expanded.
+MOST_VALUES = 100_000
+_TAG = "tag:yaml.org,2002:"
+# Tags by the form that a value is written in.
+_PLAIN = {
+    yaml.MappingNode: {"map"},
+    yaml.SequenceNode: {"seq"},
+    yaml.ScalarNode: {"str", "null", "bool", "int", "float"},
+}
+_UNREADABLE = re.compile("[\0\ud800-\udfff]")
+
+
+class _Wrong(Exception):
+    """Tells the user what is wrong; the caller adds the name of the file."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads dates and a lone `=` as text."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in (f"{_TAG}timestamp", f"{_TAG}value")]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def read_yaml(source: Path) -> dict[str, Any]:
+    """Return the keys and values of a file, as JSON values.
+
+    Raises:
+        ConfigError: the file cannot be read, or contains other values; the message names file, key and line.
+    """
+    try:
+        with source.open("rb") as stream:
+            return _parsed(stream.read(MOST_BYTES + 1))
+    except OSError as error:
+        raise ConfigError(
+            f"configuration {printable(source)}: expected a readable UTF-8 YAML file ({error.strerror}); "
+            "name another with --config or MOG_CONFIG"
+        ) from error
+    except _Wrong as error:
+        raise ConfigError(f"configuration {printable(source)}: {error}") from error
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    if len(data) > MOST_BYTES:
+        raise _Wrong(f"expected a file of at most {MOST_BYTES:,} bytes, got more")
+    try:
+        text = data.decode("utf-8-sig")
+        if "\0" in text:
+            raise _Wrong("expected a readable UTF-8 YAML file, got NUL bytes (perhaps UTF-16); save it as UTF-8")
+        node = yaml.compose(text, _Loader)
+    except UnicodeDecodeError as error:
+        raise _Wrong(f"expected a readable UTF-8 YAML file, got other bytes ({error}); save it as UTF-8") from error
+    except yaml.YAMLError as error:
+        raise _Wrong(f"expected YAML, got: {' '.join(str(error).split())}") from error
+    except RecursionError:
+        raise _Wrong(f"expected values nested at most {MOST_DEEP} deep, got more") from None
+    values = None if node is None else _Values().value(node, "", 0)
+    if not isinstance(values, dict):
+        raise _Wrong(f"expected keys with values, got {'nothing' if node is None else reprlib.repr(values)}")
+    return values
+
+
+class _Values:
+    """Converts the nodes of one file to values."""
+
+    def __init__(self) -> None:
+        self._count = count(1)
+        self._scalars = SafeConstructor()
+
+    def value(self, node: yaml.Node, key: str, depth: int) -> Any:
+        """Return the value of a node, whose key has its parts joined by dots."""
+        if next(self._count) > MOST_VALUES:
+            raise _Wrong(f"expected at most {MOST_VALUES:,} values, got more after expanding aliases")
+        if depth > MOST_DEEP:
+            wrong = f"expected values nested at most {MOST_DEEP} deep, got more, or an alias that contains itself"
+            raise _Wrong(f"{key[:80]}: {wrong}, {_line(node)}")
+        kind = node.tag.removeprefix(_TAG)
+        if kind not in _PLAIN[type(node)]:
+            tag = node.tag.replace(_TAG, "!!")
+            raise _Wrong(f"{key}: expected plain YAML, got the tag {tag} in {_line(node)}: leave it out")
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, key, depth)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(entry, _joined(key, str(i)), depth + 1) for i, entry in enumerate(node.value)]
+        if kind == "str" and _UNREADABLE.search(node.value):
+            half = f"expected text, got {printable(node.value)!r} with NUL or half of a surrogate pair"
+            raise _Wrong(f"{printable(key)}: {half} in {_line(node)}")
+        try:
+            return None if kind == "null" else getattr(self._scalars, f"construct_yaml_{kind}")(node)
+        # A tag that does not fit the text, or more digits than Python can read.
+        except (ValueError, KeyError, IndexError, yaml.YAMLError) as error:
+            got = f"{reprlib.repr(node.value)} in {_line(node)}"
+            raise _Wrong(f"{key}: expected a value of type {kind}, got {got}") from error
+
+    def _mapping(self, node: yaml.MappingNode, key: str, depth: int) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for name, entry in node.value:
+            if not isinstance(name, yaml.ScalarNode):
+                raise _Wrong(f"{key or 'keys'}: expected keys that are texts, got a list or keys in {_line(name)}")
+            if name.tag != f"{_TAG}str":
+                place, kind = printable(_joined(key, name.value)), name.tag.removeprefix(_TAG)
+                got = f"expected a key that is a text, got one that YAML reads as {kind} in {_line(name)}"
+                raise _Wrong(f"{place}: {got}: write it in quotes, {printable(name.value)!r}, or write merged keys out")
+            place = _joined(key, self.value(name, _joined(key, name.value), depth))
+            if name.value in values:
+                raise _Wrong(f"{place}: expected the key once, got it twice, again in {_line(name)}: remove one")
+            values[name.value] = self.value(entry, place, depth + 1)
+        return values
+
+
+def _joined(key: str, name: str) -> str:
+    return f"{key}.{name}" if key else name
+
+
+def _line(node: yaml.Node) -> str:
+    return f"line {node.start_mark.line + 1}"

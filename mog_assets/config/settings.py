@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,8 @@ from mog_assets.config.sections import (
 from mog_assets.resources.chat import LlmSettings
 from mog_assets.resources.encoder_settings import EncoderSettings, with_keys
 from mog_assets.resources.engine import EngineSettings, engine_settings
+from mog_assets.resources.errors import ConfigError
+from mog_assets.resources.printable import printable
 from mog_assets.resources.settings import MOST, Count, SettingsModel
 
 
@@ -122,6 +124,13 @@ class Settings(SettingsModel):
     def level_range(self) -> range:
         """The levels, finest first: 1 … n."""
         return range(1, self.levels + 1)
+
+
+def check_corpora(settings: Settings, names: Sequence[str]) -> None:
+    """Reject what is no corpus of the project."""
+    unknown = [name for name in names if name not in settings.corpora]
+    if unknown:
+        raise ConfigError(f"--corpus: expected one of {', '.join(settings.corpora)}, got {printable(unknown[0])!r}")
 
 
 @cache

@@ -8,9 +8,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -35,6 +35,7 @@ from mog_assets.documents.sources import forgotten, listed, synchronised
 from mog_assets.documents.worker import Limits
 from mog_assets.registry import VECTOR_STORES
 from mog_assets.resources.printable import printable
+from mog_assets.resources.sets import removable, remove
 from mog_assets.resources.store import Store, digest
 from mog_assets.text.languages import AUTO, detected, name_of
 
@@ -114,10 +115,7 @@ def build_documents(work: Work) -> None:
     reading.skipped.extend(Skipped(printable(name), "", printable(reason), 1) for name, reason in refused.items())
     reading.unread.update(kinds(refused))
     skipped = sum(max(q.files, 1) for q in reading.skipped)
-    path, exists = work.file("skipped.parquet", [vars(q) for q in reading.skipped])
-    if not exists:
-        with work.writing(path) as temporary:
-            write_skipped(reading.skipped, temporary)
+    work.write("skipped.parquet", [[vars(q) for q in reading.skipped]], partial(write_skipped, reading.skipped))
     remembered.parent.mkdir(parents=True, exist_ok=True)
     with work.writing(remembered) as temporary:
         reading.journal.write(temporary, signature)
@@ -196,13 +194,6 @@ def _languages_and_notes(work: Work) -> list[dict[str, int]]:
     return [dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))) for counts in (languages, notes)]
 
 
-def _write_json(work: Work, name: str, value: Any) -> None:
-    path, exists = work.file(name, value)
-    if not exists:
-        with work.writing(path) as temporary:
-            temporary.write_text(json.dumps(value), encoding="utf-8")
-
-
 def leftovers(store: Store, corpora: Iterable[str]) -> dict[str, list[str]]:
     """Artefacts, complete or not, of corpora not in `corpora`: asset keys by corpus; without what is still read."""
     members: dict[str, list[str]] = {}
@@ -210,7 +201,7 @@ def leftovers(store: Store, corpora: Iterable[str]) -> dict[str, list[str]]:
     # An asset's key has one part or two.
     for folder in sorted([*root.glob("*/corpus/*"), *root.glob("*/*/corpus/*")]):
         # A file here was moved aside; it is not a corpus.
-        if folder.is_dir() and folder.name not in set(corpora) and store.removable(folder):
+        if folder.is_dir() and folder.name not in set(corpora) and removable(store, folder):
             members.setdefault(folder.name, []).append(folder.parent.parent.relative_to(root).as_posix())
     return members
 
@@ -226,12 +217,12 @@ def build_registry(work: Work) -> None:
     for corpus, assets in gone.items():
         for asset in assets:
             with store.lock(asset, corpus):
-                store.remove(asset, corpus)
+                remove(store, asset, corpus)
         (work.settings.home / "cache" / f"reading-{corpus}.parquet").unlink(missing_ok=True)
         _contents(work.settings, corpus).unlink(missing_ok=True)
         forgotten(copies(work.settings.home, corpus))
         artefacts += len(assets)
-    _write_json(work, "corpora.json", corpora)
+    work.write("corpora.json", [corpora], lambda path: path.write_text(json.dumps(corpora), encoding="utf-8"))
     work.counts["corpora"] = len(corpora)
     work.recomputed |= {"corpora removed": len(gone), "artefacts removed": artefacts, **removed}
     work.show_table("corpora", [{"corpus": corpus} for corpus in corpora])

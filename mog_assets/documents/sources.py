@@ -22,7 +22,7 @@ from typing import NamedTuple
 from mog_assets import registry
 from mog_assets.registry import Registry
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.writing import atomic
+from mog_assets.resources.files import atomic
 
 # Where rows are the documents: they are in so many items by a hash of their ids, each a `.jsonl` file, so that one that
 # changes changes one item. Reading remembers lines: the others of the item are not read again.

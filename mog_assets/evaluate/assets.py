@@ -46,10 +46,7 @@ def build_scores(work: Work) -> None:
     # Evidence may change while the runs do not.
     made_of = [runs.manifest.version, work.input("questions").manifest.version, work.recipe.settings(work.tools)]
     for name, frame in {"per_question": measured, "scores": scores, **further}.items():
-        path, exists = work.file(f"{name}.parquet", *made_of)
-        if not exists:
-            with work.writing(path) as temporary:
-                frame.to_parquet(temporary)
+        work.write(f"{name}.parquet", made_of, frame.to_parquet)
     work.recomputed["rankings measured"] = len(measured)
     work.counts |= {"methods": len(methods), "measures": len(measure_names(settings.k)), "rows": len(scores)}
     for name in sorted(set(scores["question_set"])):
@@ -76,13 +73,9 @@ def build_answer_scores(work: Work) -> None:
     marks = mark(answers, questions)
     with work.progress(0, "significance tested"):
         scores = score_answers(marks, work.settings.seed) if len(marks) else marks
+    made_of = [stored.manifest.version, question_sets.manifest.version, work.settings.seed]
     for name, frame in (("per_question", marks), ("scores", scores)):
-        path, exists = work.file(
-            f"{name}.parquet", stored.manifest.version, question_sets.manifest.version, work.settings.seed
-        )
-        if not exists:
-            with work.writing(path) as temporary:
-                frame.to_parquet(temporary)
+        work.write(f"{name}.parquet", made_of, frame.to_parquet)
     work.recomputed["answers marked"] = len(marks)
     work.counts |= {"rows": len(scores), "answers": len(marks)}
     for name in names:

@@ -5,15 +5,15 @@ Intervals and tests resample documents, not questions: see `significance`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from mog_assets.config import Settings
 from mog_assets.evaluate.measures import (
-    KNOWN_BY,
-    Board,
     boards,
     document_measures,
     leading_measure,
@@ -21,12 +21,12 @@ from mog_assets.evaluate.measures import (
     measure_names,
 )
 from mog_assets.evaluate.significance import compare_cells
+from mog_assets.registry import SCORE_TABLES
+from mog_assets.resources.store import Artefact
 from mog_assets.search.methods import controls
 
 # Columns that a comparison with a baseline adds to a mean.
 COMPARED = ("difference", "difference_low", "difference_high", "effect", "p", "detectable")
-# Name of the baseline when two projects are compared.
-_NO_CHANGE = "no change"
 COLUMNS = (
     "question_set",
     "split",
@@ -80,46 +80,6 @@ def compare(per_question: pd.DataFrame, measures: Sequence[str], baseline: str |
     return _rows(cells, measures, documents, compare_cells(values, at, documents, seed)).rename(
         columns={"name": "cell"}
     )
-
-
-def side_by_side(
-    ours: pd.DataFrame, theirs: pd.DataFrame, measures: Sequence[str], seed: int
-) -> dict[str, pd.DataFrame]:
-    """The methods that two projects scored on the same questions, such as one with another setting.
-
-    Args:
-        ours: A row for each question set, split, method and question: those columns, document, and the measures.
-        theirs: The same table of the other project; its documents are ignored.
-        measures: Names of the measures.
-        seed: Of resamples and random signs.
-
-    Returns:
-        By question set and split: a row per method and measure with the columns of `compare` (cell is the method),
-        where value is our mean and `other` theirs; differences are theirs minus ours, Holm-corrected over methods.
-    """
-    keys = [*Board._fields, "method", "question"]
-    both = ours[[*keys, "document", *measures]].merge(theirs[[*keys, *measures]], on=keys, suffixes=("", " theirs"))
-    both = both[~both["method"].isin(controls())]
-    tables = {}
-    for board, part in boards(both):
-        measures = [name for name in measures if part[[name, f"{name} theirs"]].notna().all(axis=None)]
-        # A question that some method lacks is left out for all methods.
-        counts = part.groupby("question")["method"].nunique()
-        part = part[part["question"].isin(counts[counts == part["method"].nunique()].index)]
-        if part.empty or not measures:
-            continue
-        changes = part[["question", "document"]].assign(
-            cell=part["method"], **{m: part[f"{m} theirs"] - part[m] for m in measures}
-        )
-        nothing = changes.drop_duplicates("question").assign(cell=_NO_CHANGE, **dict.fromkeys(measures, 0.0))
-        table = compare(pd.concat([changes, nothing], ignore_index=True), measures, _NO_CHANGE, seed)
-        table = table[table["cell"] != _NO_CHANGE].reset_index(drop=True)
-        means = part.groupby("method")[[*measures, *(f"{m} theirs" for m in measures)]].mean()
-        pairs = list(zip(table["cell"], table["measure"], strict=True))
-        tables[f"{board.question_set}, {board.split}{KNOWN_BY[board.evidence]}"] = table.assign(
-            value=[means.loc[cell, m] for cell, m in pairs], other=[means.loc[cell, f"{m} theirs"] for cell, m in pairs]
-        ).drop(columns=["low", "high"])
-    return tables
 
 
 def cell_values(table: pd.DataFrame, column: str, measures: Sequence[str]) -> tuple[list[str], np.ndarray, np.ndarray]:
@@ -292,3 +252,53 @@ def p_said(p: float) -> str:
     """A p-value in a sentence: `p = 0.012`, `p < 0.001`."""
     text = p_text(p)
     return f"p {text[0]} {text[1:]}" if text.startswith("<") else f"p = {text}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A row of a table, which compares how the methods do in two evaluations.
+
+    Attributes:
+        name: What is compared.
+        sentence: What was found.
+        measure: The measure of both.
+        side, other: Question set and split of each.
+        title: Of a plot.
+        methods: By method: kind; value, low and high (the mean in `side` with its interval); other (that in `other`).
+    """
+
+    name: str
+    sentence: str
+    measure: str
+    side: tuple[str, str]
+    other: tuple[str, str]
+    title: str
+    methods: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """A table whose name is that of its file.
+
+    Attributes:
+        make: Makes it, given the result of `measures.evaluate`, retriever and kind of each method, and the settings.
+        compare: Gives what its rows say, given the table and the result of `scores.score`.
+        plot: Draws a row as PNG.
+        title, text: What it is, in words and in a paragraph.
+    """
+
+    make: Callable[[pd.DataFrame, Mapping[str, tuple[str, str]], Settings], pd.DataFrame]
+    compare: Callable[[pd.DataFrame, pd.DataFrame], list[Comparison]]
+    plot: Callable[[Comparison], bytes]
+    title: str
+    text: str
+
+
+def read_comparisons(stored: Artefact, scores: pd.DataFrame) -> dict[str, list[Comparison]]:
+    """Return what each table of an artefact `scores` says, by its name."""
+    files = {name: f"{name}.parquet" for name in SCORE_TABLES}
+    return {
+        name: SCORE_TABLES[name].compare(pd.read_parquet(stored.path(file)), scores)
+        for name, file in files.items()
+        if file in stored.manifest.files
+    }

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.build.measuring import DOCUMENTS, changes_between
+from mog_assets.build.materialising import DOCUMENTS, changes_between
 from mog_assets.build.recipe import Check, Recipe, Work
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
@@ -183,14 +183,11 @@ def build_known_items(work: Work) -> None:
     encode = partial(work.tools.encoder.encode_questions, keep=False)
     retrieval = replace(opened, index=replace(opened.index, encode=encode))
     items = drawn_items(retrieval.corpora)
-    path, exists = work.file(ITEMS, basis, [repr(item) for item in items])
     with work.progress(len(items), "known items asked for") as advance:
         table = standing(retrieval, items, rankings) if items else pd.DataFrame(columns=["form", "ranking"])
         advance(len(items))
     rows = summary(table, settings.seed) if items else []
-    if not exists:
-        with work.writing(path) as temporary:
-            table.to_parquet(temporary)
+    work.write(ITEMS, [basis, [repr(item) for item in items]], table.to_parquet)
     work.counts |= {"items": len(items), **{kind: sum(i.kind == kind for i in items) for kind in KINDS}}
     work.info |= {"basis": basis, "rows": rows}
     work.recomputed["items"] = len(items)
@@ -255,10 +252,8 @@ def build_method(work: Work) -> None:
         if METHODS[chosen.method].ranking.reads:
             measured = {name: cost.seconds for name, cost in costs(settings).items() if cost.seconds}
             work.shown |= {name: f"{seconds():.2f} s a question" for name, seconds in measured.items()}
-    path, exists = work.file(CHOSEN, [chosen.method, chosen.why])
-    if not exists:
-        with work.writing(path) as temporary:
-            temporary.write_text(json.dumps({"method": chosen.method, "why": chosen.why}, indent=1), encoding="utf-8")
+    text = json.dumps({"method": chosen.method, "why": chosen.why}, indent=1)
+    work.write(CHOSEN, [[chosen.method, chosen.why]], lambda path: path.write_text(text, encoding="utf-8"))
     work.info |= {"method": chosen.method, "why": chosen.why, "content": digest(chosen.method, chosen.why)}
     work.info["losing"] = losers
     work.shown["in use"] = f"**`{chosen.method}`**: {chosen.why}."

@@ -143,10 +143,7 @@ def build_coarser(level: int, work: Work) -> None:
 
 
 def _finish_level(work: Work, level: int, counts: np.ndarray, lengths: np.ndarray) -> None:
-    path, exists = work.file("counts.npy", counts.tolist())
-    if not exists:
-        with work.writing(path) as temporary:
-            save_array(temporary, counts.astype(np.int32))
+    work.write("counts.npy", [counts.tolist()], lambda path: save_array(path, counts.astype(np.int32)))
     work.counts |= {
         "chunks": len(lengths),
         "mean characters": round(float(lengths.mean()), 1),

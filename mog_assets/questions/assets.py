@@ -55,17 +55,13 @@ def build_questions(work: Work) -> None:
     left_out = _keep_apart(readings, sets)
     problems, reports = [], []
     for name, reading in readings.items():
-        path, exists = work.file(f"{name}.parquet", [repr(q) for q in reading.questions])
-        if not exists:
-            with work.writing(path) as temporary:
-                write_questions(reading.questions, temporary)
+        asked = reading.questions
+        work.write(f"{name}.parquet", [[repr(q) for q in asked]], partial(write_questions, asked))
         problems += [{"question set": name, **problem} for problem in reading.problems]
         reports += [{"question set": name, **row} for row in reading.reports]
         _count(work, name, reading, left_out[name])
-    path, exists = work.file(REPORT, reports)
-    if not exists:
-        with work.writing(path) as temporary:
-            pq.write_table(pa.Table.from_pylist(reports, _REPORT), temporary, compression="zstd")
+    table = pa.Table.from_pylist(reports, _REPORT)
+    work.write(REPORT, [reports], lambda path: pq.write_table(table, path, compression="zstd"))
     work.recomputed["questions read"] = sum(len(reading.questions) for reading in readings.values())
     # What is deleted elsewhere must not stay here.
     public = {name for name in sets if not QUESTION_SOURCES[sets[name].source].private}

@@ -13,14 +13,12 @@ from threading import Event, RLock, Thread
 
 import numpy as np
 
-from mog_assets.build.demand import demand, places, places_of
-from mog_assets.build.tools import Tools
+from mog_assets.build.tools import Tools, demand, places, places_of
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.vector_stores import open_candidates
 from mog_assets.resources import tracing
 from mog_assets.resources.errors import MissingArtefact, MogError
-from mog_assets.resources.set_files import TOUCH, newest
-from mog_assets.resources.sets import ArtefactSet, open_set
+from mog_assets.resources.sets import TOUCH, ArtefactSet, newest, open_set
 from mog_assets.search.index import Index
 from mog_assets.search.methods import by_words
 from mog_assets.search.retrieval import Retrieval

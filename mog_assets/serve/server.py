@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from mog_assets.resources import tracing
 from mog_assets.resources.errors import ConfigError, MogError
-from mog_assets.resources.terminal import escaped
+from mog_assets.resources.printable import escaped
 from mog_assets.serve.connections import Connections, protocol
 from mog_assets.serve.descriptors import BATCH
 from mog_assets.serve.limits import HEAD_BYTES

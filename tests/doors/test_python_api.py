@@ -19,6 +19,7 @@ from mog_assets.build import plan
 from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotFound
+from mog_assets.resources.sets import unused
 from mog_assets.serve import generations
 
 QUESTION = "How deep are potatoes planted?"
@@ -60,7 +61,7 @@ def sweep_all(project):
     for recipe in recipes.values():
         for corpus in project.settings.corpora if recipe.partitioned else [None]:
             if (artefact := store.find(recipe.key, corpus)) is not None:
-                for path in store.unused(artefact, 1e-9):
+                for path in unused(store, artefact, 1e-9):
                     path.unlink()
 
 

@@ -94,7 +94,7 @@ def test_errors_with_hostile_words_are_printed_as_text(hostile, tmp_path):
     assert r"best\u001b[2J" in said or r"best\x1b[2J" in said
     assert r"\u001b[2J" in called("retrieve", "fish", BAD).stderr
     called(f"find{BAD}")
-    called("doctor", f"--{BAD}")
+    called("documents", f"--{BAD}")
     folder = tmp_path / f"a{BAD}"
     folder.mkdir()
     assert r"\u001b[2J" in called("init", folder, "--config", tmp_path / "mog.yaml").stderr

@@ -18,9 +18,7 @@ def mog(project, *words):
     return subprocess.run(command, env=environment(), capture_output=True, text=True)
 
 
-@pytest.mark.parametrize(
-    "words", [("retrieve", QUESTION, "--json"), ("ask", QUESTION), ("documents",), ("doctor",), ("scores",)]
-)
+@pytest.mark.parametrize("words", [("retrieve", QUESTION, "--json"), ("ask", QUESTION), ("documents",), ("scores",)])
 def test_commands_that_answer_work(sample_project, words):
     done = mog(sample_project, *words)
     assert done.returncode == 0 and done.stdout and "Traceback" not in done.stderr, done.stderr

@@ -27,7 +27,7 @@ from mog_assets.build.tools import Tools
 from mog_assets.cli import main
 from mog_assets.cli.verification import verify
 from mog_assets.registry import VECTOR_STORES
-from mog_assets.resources.points import POINTS
+from mog_assets.resources.files import POINTS
 
 pytestmark = pytest.mark.full
 # Plugins add their points when they are imported.

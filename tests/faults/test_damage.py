@@ -19,8 +19,9 @@ from mog_assets.build.tools import Tools
 from mog_assets.cli import main
 from mog_assets.cli.verification import verify
 from mog_assets.resources.errors import MogError
+from mog_assets.resources.files import atomic
+from mog_assets.resources.sets import unused
 from mog_assets.resources.store import Store, digest
-from mog_assets.resources.writing import atomic
 
 pytestmark = pytest.mark.full
 
@@ -338,4 +339,4 @@ def test_pictures_lie_beside_the_manifest_and_are_no_part_of_the_content(tmp_pat
     assert last.shown() == {"title": "another"}
     # Somebody may read the one before.
     assert len(list(artefact.folder.glob("shown-*.json"))) == 2
-    assert [path.name[:6] for path in store.unused(last, 0)] == ["shown-"]
+    assert [path.name[:6] for path in unused(store, last, 0)] == ["shown-"]

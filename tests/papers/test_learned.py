@@ -25,7 +25,7 @@ from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.points import interrupt_with
+from mog_assets.resources.files import interrupt_with
 from mog_assets.resources.store import Store
 from mog_assets.serve import project as serving
 from mog_assets.text.chunkers import paragraphs

@@ -30,6 +30,7 @@ from mog_assets.papers.mix_of_granularity.settings import RouterSettings
 from mog_assets.papers.mix_of_granularity.validation import validation_rows
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.errors import MogError
+from mog_assets.resources.sets import remove
 from mog_assets.text.chunks import Layout
 from mog_assets.text.terms import terms_of
 
@@ -628,7 +629,7 @@ def test_training_that_fails_leaves_the_previous_router_in_use_and_says_why(
 
 
 def test_too_few_questions_without_a_previous_router_leave_none_that_says_why(first, tools):
-    tools().store.remove("router_paper")
+    remove(tools().store, "router_paper")
     outcome, fresh = use(tools(), label_table(questions=6))
     assert fresh and "at least 10 training questions" in outcome.artefact.manifest.info["untrained"]
     assert list(outcome.faults) == ["new_router_is_used"] and not outcome.artefact.names("router")

@@ -37,7 +37,7 @@ from mog_assets.index.tokens import count_bucket
 from mog_assets.registry import VECTOR_STORES
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
-from mog_assets.resources.points import POINTS
+from mog_assets.resources.files import POINTS
 from mog_assets.text.chunkers import split_bucket
 
 # Whether a vector store has points; its plugin adds to `POINTS` when it is read.

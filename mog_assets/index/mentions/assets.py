@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -38,23 +39,19 @@ def build_names(work: Work) -> None:
             bearers.update({name for _, name in names_of_documents})
             documents = np.array([document for document, _ in names_of_documents], np.int32)
             digests = np.array([name.digest for _, name in names_of_documents], np.uint64)
-            path, exists = work.file(names_file(corpus), documents.tobytes().hex(), digests.tobytes().hex())
-            if not exists:
-                with work.writing(path) as temporary:
-                    pq.write_table(pa.table({"digest": digests, "document": documents}), temporary, compression="zstd")
+            table = pa.table({"digest": digests, "document": documents})
+            made_of = [documents.tobytes().hex(), digests.tobytes().hex()]
+            work.write(names_file(corpus), made_of, partial(pq.write_table, table, compression="zstd"))
             told = sum(1 for _ in dict.fromkeys(document for document, _ in names_of_documents))
             rows.append({"corpus": corpus, "documents with names": told, "names": len(names_of_documents)})
             advance(1)
     ordered = sorted(distinct, key=lambda name: (name.digest, name))
-    path, exists = work.file(DISTINCT, ordered)
-    if not exists:
-        columns = {
-            "name": [name.folded for name in ordered],
-            "digest": pa.array([name.digest for name in ordered], pa.uint64()),
-            "capitals": pa.array([name.capitals for name in ordered], pa.bool_()),
-        }
-        with work.writing(path) as temporary:
-            pq.write_table(pa.table(columns), temporary, compression="zstd")
+    columns = {
+        "name": [name.folded for name in ordered],
+        "digest": pa.array([name.digest for name in ordered], pa.uint64()),
+        "capitals": pa.array([name.capitals for name in ordered], pa.bool_()),
+    }
+    work.write(DISTINCT, [ordered], partial(pq.write_table, pa.table(columns), compression="zstd"))
     work.counts |= {"names": len(ordered), "of several documents": sum(1 for count in bearers.values() if count > 1)}
     work.show_table("names", rows)
 
@@ -78,10 +75,7 @@ def build_mentions(work: Work) -> None:
     documents, stored = work.input("documents"), work.tools.store.read("names")
     names = stored.path(DISTINCT)
     words, digests, capitals = read_names(names)
-    path, exists = work.file(SEARCHED, stored.manifest.files[DISTINCT]["sha256"])
-    if not exists:
-        with work.writing(path) as temporary:
-            save_array(temporary, digests)
+    work.write(SEARCHED, [stored.manifest.files[DISTINCT]["sha256"]], lambda path: save_array(path, digests))
     before = work.comparable
     added = removed = None
     folder = work.tools.settings.home / "cache"

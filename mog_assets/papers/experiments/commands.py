@@ -125,7 +125,7 @@ def results(configs: tuple[str, ...], to: Path | None) -> None:
     from mog_assets.build.plan import up_to_date
     from mog_assets.papers.experiments.assets import PREFIX, offered, project
     from mog_assets.papers.experiments.results import markdown
-    from mog_assets.resources.writing import atomic
+    from mog_assets.resources.files import atomic
 
     projects = []
     for path in configs or (config.file(),):

@@ -13,10 +13,10 @@ import pandas as pd
 
 from mog_assets.answer import extractive, neural
 from mog_assets.answer.answerers import Means
+from mog_assets.answer.ask import given
 from mog_assets.answer.prompted import prompts_fingerprint
 from mog_assets.answer.reader.model import shipped
 from mog_assets.answer.readers import ANSWER_READERS
-from mog_assets.answer.retrieve import given
 from mog_assets.answer.roles import AnswerRequest, Passage
 from mog_assets.answer.rows import AnswerRow, answer_table
 from mog_assets.config import Settings

@@ -203,7 +203,7 @@ def _write(target: _Target, data: Dataset, notes: Notes) -> ImportCounts:
 @contextmanager
 def _packed(path: Path) -> Iterator[BinaryIO]:
     """Open a gzip file to write; it is there when it is complete. The same content gives the same bytes."""
-    from mog_assets.resources.writing import atomic
+    from mog_assets.resources.files import atomic
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

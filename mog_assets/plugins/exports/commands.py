@@ -32,7 +32,7 @@ def export(path: str | None, folder: Path | None, vectors: bool, level: int) -> 
     In TREC files and file names, characters that are not safe there are percent-encoded. In CSV, a text that a
     spreadsheet would read as a formula starts with an apostrophe.
     """
-    from mog_assets.resources.writing import atomic
+    from mog_assets.resources.files import atomic
 
     settings = settings_of(path)
     folder = folder or config.file().parent / "export"

@@ -87,7 +87,7 @@ def export(file: Path, path: str | None, asked: bool) -> None:
     FILE can be read by you alone. Nothing deletes its lines when the log forgets them.
     """
     from mog_assets.plugins.feedback.use import log_path, use_records
-    from mog_assets.resources.writing import atomic
+    from mog_assets.resources.files import atomic
 
     settings = settings_of(path)
     _expire(settings)

@@ -12,8 +12,7 @@ from mog_assets.build.plots import new_figure, plain, png
 from mog_assets.config import Settings
 from mog_assets.evaluate.measures import KNOWN_BY, LEADS, Board, boards
 from mog_assets.evaluate.plots import look
-from mog_assets.evaluate.score_tables import Comparison, ScoreTable
-from mog_assets.evaluate.scores import on_documents
+from mog_assets.evaluate.scores import Comparison, ScoreTable, on_documents
 from mog_assets.evaluate.significance import RESAMPLES, Totals, by_document, ends, resampled_means
 from mog_assets.questions.sources import Origins, is_generated, origins
 from mog_assets.registry import SCORE_TABLES

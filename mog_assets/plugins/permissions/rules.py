@@ -22,8 +22,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
-from mog_assets.config import yaml_values
-from mog_assets.config.loading import checked
+from mog_assets.config.loading import checked, read_yaml
 from mog_assets.plugins.permissions.tokens import JwtSettings, Tokens
 from mog_assets.resources.errors import ConfigError, NotAllowed
 from mog_assets.resources.settings import SettingsModel
@@ -247,7 +246,7 @@ class Permissions:
         version = sha256(self.path.read_bytes()).hexdigest()
         if before is not None and before.version == version:
             return before
-        settings = checked(PermissionSettings, yaml_values.read(self.path), self.path)
+        settings = checked(PermissionSettings, read_yaml(self.path), self.path)
         keys = [one.key for one in settings.principals.values() if one.key is not None]
         if len(keys) > len(set(keys)):
             raise ConfigError(f"configuration {self.path}: principals: expected a key of each one's own, got one twice")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from mog_assets.resources.errors import MissingArtefact, MogError
-from mog_assets.resources.points import POINTS
+from mog_assets.resources.files import POINTS
 
 Hit = tuple[str, float]
 """Point id and score."""

@@ -32,9 +32,7 @@ from mog_assets.plugins.qdrant.collections import (
 )
 from mog_assets.plugins.qdrant.settings import QdrantSettings
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.files import FileLock, Timeout, hold, make_folder
-from mog_assets.resources.points import reach
-from mog_assets.resources.writing import FULL, atomic, disk_full
+from mog_assets.resources.files import FULL, FileLock, Timeout, atomic, disk_full, hold, make_folder, reach
 
 _log = logging.getLogger(__name__)
 _RESERVE = 64 << 20

@@ -24,7 +24,7 @@ from mog_assets.plugins.qdrant.collections import (
 )
 from mog_assets.plugins.qdrant.settings import QdrantSettings
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.points import reach
+from mog_assets.resources.files import reach
 
 # Qdrant's types by the values of `QdrantSettings.vectors`.
 _DATATYPES = {"float32": "float32", "float16": "float16", "int8": "turbo8"}

@@ -13,8 +13,7 @@ from mog_assets.answer.answerers import AnswerTable
 from mog_assets.evaluate.answers import MEASURES as ANSWER_MEASURES
 from mog_assets.evaluate.answers import answer_board
 from mog_assets.evaluate.measures import CONTEXTS, LEADS, Board, boards, lower_is_better
-from mog_assets.evaluate.score_tables import Comparison
-from mog_assets.evaluate.scores import interval, on_documents, p_text
+from mog_assets.evaluate.scores import Comparison, interval, on_documents, p_text
 from mog_assets.plugins.report.history import ALPHA
 from mog_assets.questions.sources import Origins, said
 from mog_assets.search.methods import unlimited
@@ -43,7 +42,7 @@ class Report:
         facts: Name and value of what the scores were computed with.
         configuration: Settings, as JSON values.
         origins: Who made the questions of each set.
-        comparisons: Result of `score_tables.read_comparisons`.
+        comparisons: Result of `scores.read_comparisons`.
     """
 
     scores: pd.DataFrame

@@ -10,7 +10,7 @@ from typing import TextIO
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
-from mog_assets.resources.terminal import escaped
+from mog_assets.resources.printable import escaped
 
 # Spans of a trace that are kept: of a run, each asset has one; of a question, each call.
 _MOST = 10_000

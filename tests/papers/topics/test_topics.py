@@ -31,7 +31,7 @@ from mog_assets.papers.topics.terms import topic_terms
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MissingArtefact, MogError
-from mog_assets.resources.sets import open_set
+from mog_assets.resources.sets import open_set, remove
 from mog_assets.search.where import Fields
 
 pytestmark = pytest.mark.full
@@ -313,7 +313,7 @@ def test_filter_by_topics_that_are_missing_or_of_other_chunks_names_the_remedy(p
     with pytest.raises(MissingArtefact, match=r"^topics/assigned of corpus one has not .*--select topics/assigned"):
         opened.read("topics/assigned", "one")
     assert opened.read("topics/assigned", "two").manifest
-    project.tools.store.remove("topics/assigned", "two")
+    remove(project.tools.store, "topics/assigned", "two")
     with pytest.raises(MissingArtefact, match=r"where.topic: expected topics of corpus two, got none: .*run `mog run`"):
         document_topics(stale)
 
@@ -628,7 +628,7 @@ def test_updated_topics_equal_those_made_from_nothing_with_the_same_model(projec
     del documents["sky3"]
     project.put("one", documents)
     _, assigned = project.run()
-    project.tools.store.remove("topics/assigned", "one")
+    remove(project.tools.store, "topics/assigned", "one")
     _, again = project.run()
     assert again["one"].artefact.manifest.version == assigned["one"].artefact.manifest.version
     assert again["one"].artefact.manifest.files == assigned["one"].artefact.manifest.files

@@ -576,7 +576,7 @@ def test_files_and_entries_of_others_are_not_replaced(project, tmp_path):
 _CHILD = """
 import os, signal, sys, time
 from mog_assets import cli
-from mog_assets.resources.points import interrupt_with
+from mog_assets.resources.files import interrupt_with
 left = int(sys.argv[1])
 def interrupt(point):
     global left

@@ -23,7 +23,7 @@ from mog_assets.answer.replies import MAX_CHARS, Unparsable
 from mog_assets.build import plan
 from mog_assets.build.materialising import is_fresh, materialise
 from mog_assets.build.tools import Tools
-from mog_assets.cli import doctor, main
+from mog_assets.cli import main
 from mog_assets.plugins.generated_questions import filters
 from mog_assets.plugins.generated_questions.candidates import Candidate, read_asked
 from mog_assets.plugins.generated_questions.leads import leads_back
@@ -394,6 +394,13 @@ def test_without_a_key_the_asset_fails_as_answers_do(project, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(MogError, match="llm: expected OPENAI_API_KEY"):
         project.build()
+
+
+@pytest.mark.whole
+def test_doctor_says_that_a_key_is_missing(project, monkeypatch):
+    from mog_assets.plugins.upkeep import doctor
+
+    monkeypatch.delenv("OPENAI_API_KEY")
     (finding,) = doctor.model(project.settings)
     assert finding.state == "problem" and finding.remedy.startswith("set OPENAI_API_KEY")
 

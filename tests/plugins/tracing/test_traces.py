@@ -178,7 +178,7 @@ def test_a_trace_can_be_read_on_the_terminal(sample_project):
     ],
 )
 def test_what_cannot_collect_spans_is_told(sample_project, variables, said):
-    words = [*command("plan"), "--config", sample_project.config]
+    words = [*command("documents"), "--config", sample_project.config]
     done = subprocess.run(words, env=environment(**variables), capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr == f"mog: {said}\n"
 

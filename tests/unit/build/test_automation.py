@@ -14,11 +14,11 @@ from dagster_daemon import Daemon
 from shared import QDRANT, copy_folder, quiet_instance
 
 from mog_assets import cli, config
-from mog_assets.build import automation, plan, runner
-from mog_assets.build.measuring import changed_since, read_documents
+from mog_assets.build import asset, automation, plan, runner
+from mog_assets.build.materialising import changed_since, read_documents
 from mog_assets.build.recipe import JOINED
-from mog_assets.resources import points
 from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.files import interrupt_with
 
 # Its project has topics, a sentence graph and collections.
 pytestmark = [pytest.mark.full, pytest.mark.whole]
@@ -147,14 +147,14 @@ def test_a_run_that_finds_other_names_builds_what_follows_in_the_other_corpora(d
 
 @pytest.mark.parametrize("error", [MogError, OSError])
 def test_what_could_not_be_built_of_another_corpus_is_tried_in_a_run_of_its_own(daemon, monkeypatch, error):
-    genuine = automation.built
+    genuine = asset.built
 
     def failing(recipe, corpus, *arguments, **options):
         if (recipe.key, corpus) == ("mentions", "birds") and options["run"].tags.get(JOINED):
             raise error("no birds")
         return genuine(recipe, corpus, *arguments, **options)
 
-    monkeypatch.setattr(automation, "built", failing)
+    monkeypatch.setattr(asset, "built", failing)
     write(daemon.folder / "fish", {"heron": "# Tench\n\nThe heron waits."})
     runs = daemon.settle()
     assert shape(runs) == [*CHANGED, ("birds", {"mentions"})] and all(run.success for run in runs)
@@ -264,11 +264,11 @@ def test_a_change_during_a_run_is_built_by_a_second_run_after_it(daemon):
             during.append(daemon.sweep().observed)
             during.append(daemon.tick())
 
-    points.interrupt_with(change)
+    interrupt_with(change)
     try:
         assert daemon.execute(partition, assets).success
     finally:
-        points.interrupt_with(None)
+        interrupt_with(None)
     assert during == ["manifest moved", [("sources", "fish")], []]
     assert shape(daemon.settle())[:1] == CHANGED
     assert daemon.tools().store.read("documents", "fish").manifest.counts["documents"] == 3

@@ -9,7 +9,6 @@ import mog_assets
 from mog_assets import config
 from mog_assets.build.tools import Tools
 from mog_assets.cli import main
-from mog_assets.cli.doctor import languages
 from mog_assets.resources.store import Store
 from mog_assets.search.retrieval import Retrieval
 
@@ -52,6 +51,12 @@ def opened(project):
 def test_every_document_has_its_language_and_the_command_says_which(project, opened):
     (corpus,) = opened.corpora
     assert corpus.languages == {"English": 7, "undecided": 1, "German": 2, "Chinese": 1}
+
+
+@pytest.mark.whole
+def test_doctor_says_which_parts_do_not_know_the_languages_of_the_documents(project):
+    from mog_assets.plugins.upkeep.doctor import languages
+
     (finding,) = languages(project.settings)
     assert finding.state == "warning" and "German 2" in finding.found and "know English alone" in finding.found
     assert "questions in German, Chinese are searched for by their words and answered with passages" in finding.found

@@ -25,10 +25,9 @@ from mog_assets.build.runner import run, selected
 from mog_assets.cli import main
 from mog_assets.config import QuestionSetSettings
 from mog_assets.resources import progress
-from mog_assets.resources.files import make_home
+from mog_assets.resources.files import atomic, make_home
 from mog_assets.resources.sqlite import connect
 from mog_assets.resources.store import Store
-from mog_assets.resources.writing import atomic
 
 # Its project has a log of use, and what it need not build is of papers.
 pytestmark = [pytest.mark.full, pytest.mark.whole]

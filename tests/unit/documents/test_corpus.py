@@ -22,8 +22,9 @@ from mog_assets.documents.memory import source_state
 from mog_assets.documents.reading import read_corpus
 from mog_assets.questions.reading import KnownDocument, read_questions
 from mog_assets.questions.sets import Evidence, load_questions, write_questions
-from mog_assets.resources import points
 from mog_assets.resources.errors import MogError
+from mog_assets.resources.files import interrupt_with
+from mog_assets.resources.sets import remove
 from mog_assets.text.chunks import Layout
 
 LIMIT = 1_000_000
@@ -480,10 +481,10 @@ def interrupt():
             if next(left, None) is None:
                 raise Interrupted(point)
 
-        points.interrupt_with(stop)
+        interrupt_with(stop)
 
     yield arrange
-    points.interrupt_with(None)
+    interrupt_with(None)
 
 
 @pytest.mark.parametrize("corpus", ["notes", "cards"])
@@ -500,7 +501,7 @@ def test_reading_after_an_interruption_anywhere_equals_reading_all(project, late
                 build(project, corpus)
             except Interrupted:
                 interrupted += 1
-            points.interrupt_with(None)
+            interrupt_with(None)
         artefact, _ = build(project, corpus)
         assert contents(artefact) == build_from_nothing(project, corpus)
         if interrupted < n:
@@ -520,7 +521,7 @@ def test_what_is_missing_or_damaged_is_read_again(project, later, damage):
         assert len({n for n in range(8) if bucket_of(f"{n}.txt", 4) == bucket_of("3.txt", 4)}) > 1
         flip(artefact.path(f"bucket_{bucket_of('3.txt', 4):04d}.parquet"))
     elif damage == "artefact gone":
-        Tools(project.settings).store.remove("documents", "notes")
+        remove(Tools(project.settings).store, "documents", "notes")
     elif damage == "buckets":
         project.settings = project.settings.model_copy(update={"buckets": 3})
     edit_note(project)

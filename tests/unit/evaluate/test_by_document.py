@@ -14,7 +14,7 @@ from scipy import stats
 from mog_assets import cli
 from mog_assets.evaluate.answers import mark, score_answers
 from mog_assets.evaluate.measures import evaluate, measure_names
-from mog_assets.evaluate.scores import compare, score, side_by_side
+from mog_assets.evaluate.scores import compare, score
 from mog_assets.evaluate.significance import (
     bootstrap_interval,
     by_document,
@@ -213,7 +213,10 @@ def test_an_accepted_evaluation_that_does_not_know_documents_is_compared_with():
     assert not history.compare(history.leading(measured(0 * EFFECTS)), before, 0)["dropped"].any()
 
 
+@pytest.mark.whole
 def test_two_projects_are_compared_by_document():
+    from mog_assets.plugins.report.comparing import side_by_side
+
     ours, theirs = measured(0 * EFFECTS), measured(EFFECTS)
     mog = side_by_side(ours, theirs, ["ER"], 0)["s, dev"].set_index("cell").loc["mog-paper"]
     assert (mog["n"], mog["documents"]) == (90, 9) and mog["p"] > 0.05
@@ -221,6 +224,7 @@ def test_two_projects_are_compared_by_document():
     assert side_by_side(apart, theirs, ["ER"], 0)["s, dev"].set_index("cell").loc["mog-paper", "p"] < 0.001
 
 
+@pytest.mark.whole
 def test_command_compare_names_documents(tmp_path, monkeypatch):
     tables = {"a": measured(0 * EFFECTS), "b": measured(EFFECTS)}
 
@@ -234,7 +238,7 @@ def test_command_compare_names_documents(tmp_path, monkeypatch):
             return SimpleNamespace(path=lambda name: path)
 
     monkeypatch.setattr(
-        "mog_assets.cli.measure.config.load", lambda path: SimpleNamespace(home=path, seed=0, tests=True)
+        "mog_assets.plugins.report.commands.config.load", lambda path: SimpleNamespace(home=path, seed=0, tests=True)
     )
     monkeypatch.setattr("mog_assets.resources.store.Store", Store)
     shown = CliRunner().invoke(cli.main, ["compare", "a", "b", "--measure", "ER"])

@@ -109,6 +109,7 @@ def test_what_needs_questions_says_so_and_not_to_run_again(plain, command, monke
     assert "no question set with a test split" in said and "question_sets.NAME.test" in said
 
 
+@pytest.mark.whole
 def test_projects_without_questions_cannot_be_compared(plain):
     result = called("compare", plain.config, plain.config)
     assert result.exit_code == 2 and "no question set with a test split" in one_line(result.stderr)

@@ -7,7 +7,7 @@ from scipy import stats
 
 from mog_assets.evaluate import scores as scores_module
 from mog_assets.evaluate.measures import lower_is_better, measure_names
-from mog_assets.evaluate.scores import compare, leaderboard, score, side_by_side
+from mog_assets.evaluate.scores import compare, leaderboard, score
 from mog_assets.evaluate.significance import (
     bootstrap_interval,
     by_document,
@@ -262,7 +262,10 @@ def scored(questions, **values):
     return pd.DataFrame(rows).assign(question_set="s", split="dev")
 
 
+@pytest.mark.whole
 def test_projects_are_compared_method_by_method_on_the_questions_of_both():
+    from mog_assets.plugins.report.comparing import side_by_side
+
     names = [f"q{i}" for i in range(40)]
     noise = np.random.default_rng(0).normal(0, 0.01, 40)
     ours = scored(names, better=0.5, alike=0.5, gold=1.0, alone=0.1)
@@ -278,5 +281,8 @@ def test_projects_are_compared_method_by_method_on_the_questions_of_both():
     assert table.loc["better", "difference_low"] > 0
 
 
+@pytest.mark.whole
 def test_projects_that_share_nothing_are_not_compared():
+    from mog_assets.plugins.report.comparing import side_by_side
+
     assert side_by_side(scored(["a"], mog=0.5), scored(["b"], mog=0.5), ["ER"], seed=0) == {}

@@ -9,9 +9,9 @@ from incremental import HERON, NEWT, OTTER, Project, nothing_is_drawn  # noqa: F
 
 from mog_assets.index.encoding import bucket_texts
 from mog_assets.index.layouts import bucket_layout
-from mog_assets.resources import points
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
+from mog_assets.resources.files import interrupt_with
 from mog_assets.resources.vector_cache import VectorCache, text_hashes
 
 pytestmark = pytest.mark.full
@@ -118,7 +118,7 @@ def test_an_interrupted_run_encodes_nothing_twice(ponds, monkeypatch, point):
         ponds.put("file", name, ponds.documents["file"][name]["text"] + f"The kingfisher {name} dives. ", title="Ponds")
     for occurrence in range(1, 12, 2):
         ponds.run(at=(point, occurrence))
-    points.interrupt_with(None)
+    interrupt_with(None)
     ponds.run()
     assert len(computed) == len(set(held(ponds)) - before) > 0
     assert not cached(ponds) & set(held(ponds))

@@ -210,7 +210,7 @@ def test_a_section_and_a_command_of_another_package_are_read_and_run(project, tm
     done = mog(tmp_path, plugins, "shelf")
     assert done.returncode == 2 and "shelf.characters: expected greater than 0, got 0" in done.stderr
     (tmp_path / "mog.yaml").write_text("corpora: {c: {path: c.jsonl}}\nshelf: {}\n", encoding="utf-8")
-    done = mog(tmp_path, tmp_path / "nothing", "plan")
+    done = mog(tmp_path, tmp_path / "nothing", "run")
     assert done.returncode == 2 and "shelf: expected a known key, got 'shelf'" in done.stderr
 
 
@@ -235,14 +235,14 @@ def test_a_way_of_answering_of_another_package_is_measured_and_asked(project):
 
 def test_without_the_package_its_names_are_unknown_and_those_there_are_listed(project, tmp_path):
     folder, _ = project
-    done = mog(folder, tmp_path, "plan")
+    done = mog(folder, tmp_path, "run")
     assert done.returncode == 2
     assert "chunker.name: expected 'sentences'" in done.stderr and "got 'verses'" in done.stderr
 
 
 def test_a_package_that_cannot_be_imported_is_named(project, tmp_path):
     folder, _ = project
-    done = mog(folder, installed(tmp_path / "site", "broken", "import nothing_of_the_kind\n"), "plan")
+    done = mog(folder, installed(tmp_path / "site", "broken", "import nothing_of_the_kind\n"), "run")
     assert done.returncode == 2
     assert "plugin 'broken'" in done.stderr and "nothing_of_the_kind" in done.stderr
     assert "Traceback" not in done.stderr

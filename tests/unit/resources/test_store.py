@@ -9,10 +9,9 @@ import pytest
 from shared import ROOT
 
 from mog_assets.resources.errors import MissingArtefact, MogError
-from mog_assets.resources.files import make_way, sweep_orphans
-from mog_assets.resources.set_files import GRACE, newest, touch_set, write_set
+from mog_assets.resources.files import atomic, make_way, sweep_orphans
+from mog_assets.resources.sets import GRACE, newest, remove, sweep, touch_set, unused, write_set
 from mog_assets.resources.store import Store, digest
-from mog_assets.resources.writing import atomic
 
 
 @pytest.fixture
@@ -104,15 +103,15 @@ def test_a_commit_deletes_nothing_and_what_nobody_needs_goes_after_an_hour(store
     (first.folder / f".tmp-{process.pid}-data.txt").write_text("left by a process that was killed")
     second = commit(store, "new")
     assert first.path("data.txt").read_text() == "old"
-    store.sweep(second)
+    sweep(store, second)
     assert names_of(second) == {artefact.path("data.txt").name for artefact in (first, second)}
     # The hour begins when another took its place, whatever its time.
     os.utime(first.path("data.txt"), (0, 0))
-    store.sweep(second)
+    sweep(store, second)
     assert first.path("data.txt").exists()
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + GRACE + 1)
-    store.sweep(second)
+    sweep(store, second)
     assert names_of(second) == {second.path("data.txt").name}
     third = commit(store, "newer")
     assert set(third.manifest.retired) == {second.path("data.txt").name}
@@ -124,9 +123,9 @@ def test_a_file_that_a_stopped_run_has_begun_stays_for_the_next(store, monkeypat
         begun = write(store.draft("asset"), "more.txt", "begun")
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 2 * GRACE)
-    store.sweep(artefact)
+    sweep(store, artefact)
     assert begun.exists()
-    assert store.unused(artefact, 0) == [begun]
+    assert unused(store, artefact, 0) == [begun]
 
 
 def test_the_last_set_and_those_that_are_read_hold_their_files(store, monkeypatch):
@@ -136,7 +135,7 @@ def test_the_last_set_and_those_that_are_read_hold_their_files(store, monkeypatc
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + GRACE + 1)
     os.utime(sets[1], (now + GRACE, now + GRACE))
-    store.sweep(artefacts[3])
+    sweep(store, artefacts[3])
     assert [path.exists() for path in paths] == [False, True, True, True]
     assert not touch_set(sets[0]) and touch_set(sets[2])
 
@@ -146,7 +145,7 @@ def test_what_prune_removes_has_no_hour_but_readers(store):
     paths = [artefact.path("data.txt") for artefact in artefacts]
     touch_set(published(store, artefacts[1]))
     published(store, artefacts[2])
-    assert store.unused(artefacts[2], 0) == [paths[0]]
+    assert unused(store, artefacts[2], 0) == [paths[0]]
 
 
 def test_what_comes_back_is_written_beside_what_was(store):
@@ -157,7 +156,7 @@ def test_what_comes_back_is_written_beside_what_was(store):
     assert again.path("data.txt") != first.path("data.txt")
     assert again.manifest.version == first.manifest.version and store.verify(again) == []
     # What nobody needs is gone, and its name is free again.
-    for path in store.unused(again, 0):
+    for path in unused(store, again, 0):
         path.unlink()
     commit(store, "second")
     assert commit(store, "first").manifest.files == first.manifest.files
@@ -167,10 +166,10 @@ def test_a_corpus_that_is_removed_stays_for_those_who_read_it(store):
     artefact = commit(store, "garden", "garden")
     path = published(store, artefact)
     touch_set(path)
-    store.remove("asset", "garden")
+    remove(store, "asset", "garden")
     assert store.find("asset", "garden") is None and artefact.path("data.txt").exists()
     os.utime(path, (0, 0))
-    store.remove("asset", "garden")
+    remove(store, "asset", "garden")
     assert not artefact.folder.exists()
 
 
@@ -190,10 +189,10 @@ def test_temporary_file_of_a_living_process_stays(store):
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         path = commit(store).folder / f".tmp-{process.pid}-data.txt"
         path.write_text("half")
-        store.sweep(commit(store, "new"))
+        sweep(store, commit(store, "new"))
         assert path.read_text() == "half"
         process.stdin.close()
-    store.sweep(commit(store, "newer"))
+    sweep(store, commit(store, "newer"))
     assert not path.exists()
 
 
@@ -213,7 +212,7 @@ def test_partitions_do_not_touch_each_other(store):
     commit(store, "whole")
     commit(store, "garden", "garden")
     commit(store, "sky", "sky")
-    store.remove("asset", "sky")
+    remove(store, "asset", "sky")
     assert store.partitions("asset") == ["garden"]
     commit(store, "whole again")
     assert store.read("asset", "garden").path("data.txt").read_text() == "garden"
@@ -243,7 +242,7 @@ HOLDER = """
 import sys
 from pathlib import Path
 from mog_assets.resources.store import Store
-from mog_assets.resources.writing import atomic
+from mog_assets.resources.files import atomic
 store = Store(Path(sys.argv[1]))
 with store.lock("asset", "garden"):
     if sys.argv[2] == "commit":
@@ -304,7 +303,7 @@ RUNS = """
 import sys, time
 from pathlib import Path
 from mog_assets.resources.store import Store
-from mog_assets.resources.writing import atomic
+from mog_assets.resources.files import atomic
 store = Store(Path(sys.argv[1]))
 for n in range(40):
     with store.lock("asset"):
@@ -357,7 +356,7 @@ from safetensors.numpy import save_file
 from mog_assets.resources.arrays import save_array
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Store
-from mog_assets.resources.writing import atomic
+from mog_assets.resources.files import atomic
 store = Store(Path(sys.argv[1]))
 draft = store.draft("asset")
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))

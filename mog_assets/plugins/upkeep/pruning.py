@@ -16,6 +16,7 @@ from mog_assets.questions.sets import load_questions
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.progress import note
+from mog_assets.resources.sets import unused
 from mog_assets.resources.sqlite import connect
 from mog_assets.resources.store import Store, label
 from mog_assets.resources.vector_cache import text_hash
@@ -80,7 +81,7 @@ def _orphans(tools: Tools) -> Iterator[Removable]:
         for corpus in tools.settings.corpora if recipe.partitioned else [None]:
             # Without an artefact the next run continues from them.
             if (artefact := tools.store.sound(recipe.key, corpus)) is not None:
-                for path in tools.store.unused(artefact, 0):
+                for path in unused(tools.store, artefact, 0):
                     yield _files(f"unused file {path}", [path])
 
 

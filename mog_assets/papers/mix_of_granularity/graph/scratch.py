@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.resources.writing import FULL, disk_full
+from mog_assets.resources.files import FULL, disk_full
 
 
 class Scratch:

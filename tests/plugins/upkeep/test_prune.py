@@ -16,6 +16,7 @@ from mog_assets.build.tools import Tools
 from mog_assets.cli import main
 from mog_assets.cli.verification import verify
 from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.sets import remove
 
 
 def prune(project, *options):
@@ -69,7 +70,7 @@ def test_what_nothing_needs_goes_and_nothing_is_built_again(littered, moor, mate
 
 def test_vectors_that_a_stopped_run_goes_on_from_stay(littered):
     store, corpus = littered.store, next(iter(littered.settings.corpora))
-    store.remove("embeddings/level_1", corpus)
+    remove(store, "embeddings/level_1", corpus)
     done = prune(littered)
     assert f"vectors of removed texts stay until embeddings/level_1 of corpus {corpus} is built" in done.output
     assert rows(littered.own) == littered.needed + 2

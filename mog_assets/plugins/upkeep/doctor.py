@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -10,21 +9,17 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import click
-
 from mog_assets import config, registry
-from mog_assets.cli import forecast
-from mog_assets.cli.common import FAILED, config_option, echo, guarded
 from mog_assets.cli.documents import left_out
-from mog_assets.cli.findings import OK, PROBLEM, WARNING, Finding, get
+from mog_assets.cli.findings import OK, PROBLEM, WARNING, Finding, get, tried
 from mog_assets.config import AnsweringSettings, Settings
+from mog_assets.plugins.upkeep import forecast
 from mog_assets.resources import extras
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.serve import descriptors
@@ -36,53 +31,24 @@ _OTHERS = 0.01
 _FILES = 1024
 
 
-@click.command()
-@config_option
-@click.option("--json", "as_json", is_flag=True, help="Print item, state, finding and remedy of each check as JSON.")
-@guarded
-def doctor(path: str | None, as_json: bool) -> None:
-    """Check the installation and the configuration; exit with code 1 if there is a problem."""
-    findings = []
-    for finding in examine(path):
-        findings.append(finding)
-        if not as_json:
-            colour = {OK: "green", WARNING: "yellow", PROBLEM: "red"}[finding.state]
-            echo(f"{finding.state:8}", nl=False, fg=colour)
-            echo(str(finding)[8:])
-    if as_json:
-        echo(json.dumps([asdict(finding) for finding in findings], indent=1))
-    if any(finding.state == PROBLEM for finding in findings):
-        sys.exit(FAILED)
-
-
 def examine(path: str | None = None) -> Iterator[Finding]:
     """Yield all findings; `path` is the value of `--config`."""
-    yield from _tried("packages", packages)
+    yield from tried("packages", packages)
     settings, finding = configuration(path)
     yield finding
-    yield from _tried("torch", torch_build, settings)
-    yield from _tried("encoder", encoder, settings)
+    yield from tried("torch", torch_build, settings)
+    yield from tried("encoder", encoder, settings)
     if settings is not None:
-        for item, check in registry.FINDINGS.items():
-            yield from _tried(item, check, settings)
-    yield from _tried("home", home, settings, config.file(path).parent)
+        own = {"engine": engine, "documents": documents, "sources": sources, "languages": languages}
+        for item, check in (own | dict(registry.FINDINGS)).items():
+            yield from tried(item, check, settings)
+    yield from tried("home", home, settings, config.file(path).parent)
     for name, store in registry.VECTOR_STORES.items():
         if settings is None or store.used(settings):
-            yield from _tried(name, store.findings)
-    yield from _tried("model", model, settings)
-    yield from _tried("dagster", dagster, settings)
-    yield from _tried("open files", open_files)
-
-
-def _tried(item: str, check: Callable[..., Iterator[Finding]], *of: Any) -> Iterator[Finding]:
-    try:
-        yield from check(*of)
-    except ModuleNotFoundError as error:
-        yield Finding(item, WARNING, extras.said(error, "not checked, which"))
-    # An unexpected error of one check is a finding too, and must not hide the other findings.
-    except Exception as error:
-        message = " ".join(str(error).split()) or type(error).__name__
-        yield Finding(item, PROBLEM, message if isinstance(error, MogError) else f"{type(error).__name__}: {message}")
+            yield from tried(name, store.findings)
+    yield from tried("model", model, settings)
+    yield from tried("dagster", dagster, settings)
+    yield from tried("open files", open_files)
 
 
 def packages() -> Iterator[Finding]:
@@ -377,9 +343,3 @@ def home(settings: Settings | None, base: Path) -> Iterator[Finding]:
 
 def _gib(size: float) -> str:
     return f"{size / _GIB:,.1f} GiB" if size >= _GIB / 10 else f"{size / 2**20:,.1f} MiB"
-
-
-registry.FINDINGS.register("engine", engine)
-registry.FINDINGS.register("documents", documents)
-registry.FINDINGS.register("sources", sources)
-registry.FINDINGS.register("languages", languages)

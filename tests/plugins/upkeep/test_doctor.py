@@ -13,7 +13,9 @@ from click.testing import CliRunner
 from pages_server import nobody_there, pages_server
 
 from mog_assets import config
-from mog_assets.cli import doctor, forecast, main
+from mog_assets.cli import main
+from mog_assets.cli.findings import tried
+from mog_assets.plugins.upkeep import doctor, forecast
 from mog_assets.registry import VECTOR_STORES
 
 pytestmark = pytest.mark.full
@@ -139,7 +141,7 @@ def test_an_encoder_folder_without_a_model_is_a_problem(project):
     (project.folder / "empty").mkdir()
     encoder = project.settings.encoder.model_copy(update={"model": str(project.folder / "empty")})
     settings = project.settings.model_copy(update={"encoder": encoder})
-    finding = only(doctor._tried("encoder", doctor.encoder, settings))
+    finding = only(tried("encoder", doctor.encoder, settings))
     assert finding.state == "problem" and "encoder.model: expected" in finding.found
 
 
@@ -197,7 +199,7 @@ def test_the_key_of_a_model_endpoint_is_checked_without_asking_anything(project,
 
 
 def records():
-    return only(doctor._tried("dagster", doctor.dagster))
+    return only(tried("dagster", doctor.dagster))
 
 
 def test_a_dagster_home_must_be_there_and_its_postgres_must_answer(tmp_path, monkeypatch, nobody):
@@ -217,7 +219,7 @@ def test_a_dagster_home_must_be_there_and_its_postgres_must_answer(tmp_path, mon
 
 
 def test_a_low_limit_of_open_files_is_a_warning():
-    code = "from mog_assets.cli import doctor as m; print(*m.open_files())"
+    code = "from mog_assets.plugins.upkeep import doctor as m; print(*m.open_files())"
     limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (200, 4096))  # noqa: E731
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=limit, check=True)
     assert done.stdout.strip() == "warning  open files     200 per process, expected at least 1,024: ulimit -n 1024"
@@ -228,7 +230,7 @@ def test_a_check_that_fails_unforeseen_is_a_finding():
         yield doctor.Finding("torch", "ok", "so far")
         raise ValueError("libcudart.so: cannot open")
 
-    assert [str(finding) for finding in doctor._tried("torch", broken)] == [
+    assert [str(finding) for finding in tried("torch", broken)] == [
         "ok       torch          so far",
         "problem  torch          ValueError: libcudart.so: cannot open",
     ]
@@ -246,7 +248,7 @@ def test_a_check_that_fails_unforeseen_is_a_finding():
     ],
 )
 def test_the_connections_that_a_limit_of_open_files_leaves_room_for_are_told(hard, said):
-    code = "from mog_assets.cli import doctor as m; print(*m.open_files())"
+    code = "from mog_assets.plugins.upkeep import doctor as m; print(*m.open_files())"
     limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))  # noqa: E731
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=limit, check=True)
     assert done.stdout.strip() == said
