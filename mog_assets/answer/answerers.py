@@ -168,10 +168,6 @@ def one_step(questions: Sequence[AnswerRequest], means: Means, k: int = ONE_STEP
     return [p.row("one-step", means.roles) for p in active]
 
 
-def _as_they_are(details: Mapping[str, Any], rounds: list[str]) -> list[str]:
-    return rounds
-
-
 @dataclass(frozen=True)
 class AnswerTable:
     """A table of answers, shown with their marks.
@@ -211,7 +207,7 @@ class Way:
     version: str = "1"
     roles: Sequence[Role[Any]] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
-    tell: Callable[[Mapping[str, Any], list[str]], list[str]] = _as_they_are
+    tell: Callable[[Mapping[str, Any], list[str]], list[str]] = lambda details, rounds: rounds
     table: AnswerTable | None = None
 
 

@@ -154,22 +154,6 @@ def settings_model() -> type[Settings]:
 Value = TypeVar("Value")
 
 
-def _unchanged(values: dict[str, Any]) -> Mapping[str, Any]:
-    return values
-
-
-def _placed(value: Any, base: Path) -> Any:
-    return value
-
-
-def _none(value: Any) -> Iterable[EncoderSettings]:
-    return ()
-
-
-def _valid(settings: Settings) -> None:
-    """Accept."""
-
-
 @dataclass(frozen=True)
 class Section(Generic[Value]):
     """A section, or a single key, of the configuration.
@@ -195,10 +179,10 @@ class Section(Generic[Value]):
     name: str
     type: Any
     default: Value
-    prepare: Callable[[dict[str, Any]], Mapping[str, Any]] = _unchanged
-    check: Callable[[Settings], None] = _valid
-    place: Callable[[Value, Path], Value] = _placed
-    encoders: Callable[[Value], Iterable[EncoderSettings]] = _none
+    prepare: Callable[[dict[str, Any]], Mapping[str, Any]] = lambda values: values
+    check: Callable[[Settings], object] = lambda settings: None
+    place: Callable[[Value, Path], Value] = lambda value, base: value
+    encoders: Callable[[Value], Iterable[EncoderSettings]] = lambda value: ()
     asks_model: Callable[[Value], bool] | None = None
     scored: bool = True
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mog_assets.documents.decoding import REPLACED, hidden_characters
-from mog_assets.documents.formats.marks import MOST_MARKS, Mark
+from mog_assets.documents.formats.marks import MOST_MARKS, Mark, noted
 from mog_assets.text.languages import detected
 
 
@@ -123,9 +123,7 @@ class Document:
 
 def notes_of(metadata: str) -> dict[str, Any]:
     """What reading noted of a document, such as what it left out; without path and date of the file."""
-    fields = json.loads(metadata)
-    notes = fields.get("mog") if isinstance(fields, dict) else None
-    return {name: note for name, note in (notes or {}).items() if name not in ("path", MODIFIED)}
+    return {name: note for name, note in noted(json.loads(metadata)).items() if name not in ("path", MODIFIED)}
 
 
 def _undated(metadata: str) -> str:
@@ -207,11 +205,11 @@ def make_document(
     if notes:
         metadata = {**(metadata if isinstance(metadata, dict) else {"metadata": metadata}), "mog": notes}
     try:
-        noted = json.dumps(metadata, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        stored = json.dumps(metadata, sort_keys=True, ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"metadata: {error}") from error
     try:
-        f"{identity}{title}{text}{noted}".encode()
+        f"{identity}{title}{text}{stored}".encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"lone surrogate at {error.start}, not valid text") from error
     if (position := f"{identity}{title}{text}".find("\0")) >= 0:
@@ -226,7 +224,7 @@ def make_document(
     if removed:
         shifts = ((0, -removed), *((position + removed, gained - removed) for position, gained in shifts))
     language = detected(f"{title}\n{normal}") if language is None else language
-    return Document(identity, title, normal, _sha256(title, normal), noted, shifts, marks, language)
+    return Document(identity, title, normal, _sha256(title, normal), stored, shifts, marks, language)
 
 
 def _moved(marks: Sequence[Mark], shifts: tuple[tuple[int, int], ...]) -> Iterator[Mark]:

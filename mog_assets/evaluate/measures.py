@@ -115,27 +115,17 @@ for _name, _headline, _said in (
     ("Recall@10", False, "share of relevant documents among the first ten"),
 ):
     MEASURES.register(_name, Measure(partial(Ranked.of_documents, name=_name), _said, "documents", headline=_headline))
-MEASURES.register(
-    "char_recall@k",
-    Measure(
-        lambda ranked: ranked.hit / np.maximum(ranked.characters, 1),
-        "share of the gold characters in the k best passages",
-    ),
-)
-MEASURES.register(
-    "char_precision@k",
-    Measure(
-        lambda ranked: ranked.hit / np.maximum(ranked.passed_on, 1),
-        "share of the characters of the k best passages that are gold",
-    ),
-)
-MEASURES.register(
-    "char_iou@k",
-    Measure(
-        lambda ranked: ranked.hit / np.maximum(ranked.characters + ranked.passed_on - ranked.hit, 1),
+_OF_CHARACTERS: dict[str, tuple[Callable[[Ranked], np.ndarray], str]] = {
+    "recall": (lambda r: r.characters, "share of the gold characters in the k best passages"),
+    "precision": (lambda r: r.passed_on, "share of the characters of the k best passages that are gold"),
+    "iou": (
+        lambda r: r.characters + r.passed_on - r.hit,
         "gold characters and the k best passages: intersection over union",
     ),
-)
+}
+for _name, (_of, _said) in _OF_CHARACTERS.items():
+    _share = partial(lambda of, ranked: ranked.hit / np.maximum(of(ranked), 1), _of)
+    MEASURES.register(f"char_{_name}@k", Measure(_share, _said))
 MEASURES.register(
     "tokens_to_answer",
     Measure(

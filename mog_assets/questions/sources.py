@@ -41,10 +41,6 @@ class ReadSet:
     parts: list[str]
 
 
-def _no_state(settings: Settings, question_set: QuestionSetSettings) -> object:
-    return None
-
-
 @dataclass(frozen=True)
 class QuestionSource:
     """A source of questions, whose name is the `source` of a question set.
@@ -61,7 +57,7 @@ class QuestionSource:
     """
 
     read: Callable[[ReadSet], QuestionReading]
-    state: Callable[[Settings, QuestionSetSettings], object] = _no_state
+    state: Callable[[Settings, QuestionSetSettings], object] = lambda settings, question_set: None
     origin: Origin = "given"
     tests: bool = True
     private: bool = False

@@ -53,10 +53,6 @@ def check_reader(reader: str) -> str:
 GZIP = ".gz"
 
 
-def _nothing(suffix: str) -> str:
-    return ""
-
-
 @dataclass(frozen=True)
 class Format:
     """How files with a suffix are read.
@@ -74,7 +70,7 @@ class Format:
     read: Callable[..., Parsed]
     text: bool = False
     code: bool = False
-    missing: Callable[[str], str] = _nothing
+    missing: Callable[[str], str] = lambda suffix: ""
     version: str = "1"
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import yaml
 
-from mog_assets.cli.init import STEP, Entry, block, scalar, yaml_value
+from mog_assets.cli.init import STEP, Entry, block, scalar
 from mog_assets.resources.errors import ConfigError
 
 
 def _flow(name: str, entry: Entry) -> str:
-    return f"{scalar(name)}: {{{', '.join(f'{key}: {yaml_value(value)}' for key, value in entry.items())}}}"
+    return f"{scalar(name)}: {{{', '.join(f'{key}: {scalar(value)}' for key, value in entry.items())}}}"
 
 
 def with_entry(text: str, section: str, name: str, entry: Entry) -> str:
