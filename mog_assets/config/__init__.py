@@ -1,6 +1,7 @@
 """`mog.yaml` as typed settings."""
 # ruff: noqa: F401
 
+from mog_assets.config.corpora import CorpusSettings
 from mog_assets.config.loading import (
     CONFIG_VARIABLE,
     DEFAULT_CONFIG,
@@ -15,7 +16,6 @@ from mog_assets.config.sections import (
     AutomationSettings,
     Bm25Settings,
     ChunkerSettings,
-    CorpusSettings,
     DriftSettings,
     QuestionSetSettings,
     RankingSettings,

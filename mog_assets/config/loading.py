@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from yaml.constructor import SafeConstructor
 
 from mog_assets import registry
-from mog_assets.config.sections import CorpusSettings
+from mog_assets.config.corpora import CorpusSettings
 from mog_assets.config.settings import Settings, settings_model
 from mog_assets.resources.chat import LlmSettings
 from mog_assets.resources.encoder_settings import EncoderT

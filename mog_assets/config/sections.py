@@ -6,23 +6,17 @@ Defaults are those of the paper (Zhong et al. 2024, Mix-of-Granularity) unless t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
-    ConfigDict,
     Field,
-    GetJsonSchemaHandler,
-    create_model,
     model_validator,
 )
 
 from mog_assets import registry
-from mog_assets.registry import Registry
+from mog_assets.config.corpora import Listed, Place
 from mog_assets.resources.settings import Count, NamedSettings, SettingsModel
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -66,127 +60,11 @@ def _timezone(value: str) -> str:
     return value
 
 
-@dataclass(frozen=True)
-class Listed:
-    """List the names in a registry in the JSON schema of a text."""
-
-    registry: Registry[Any]
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Return the schema with the names."""
-        return {**handler(schema), "enum": [*self.registry]}
-
-
 MOST_LEVELS = 8
 
 
-def _path(value: Any) -> Any:
-    # An empty path would be the folder of mog.yaml.
-    if isinstance(value, str) and not value.strip():
-        raise ValueError("a path")
-    return value
-
-
-Place = Annotated[Path, BeforeValidator(_path)]
 Name = Annotated[str, AfterValidator(check_name)]
-# The key of an asset, its parts joined by `/`.
-AssetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$")]
 RetrieverName = Literal["bm25", "dense", "hybrid"]
-
-
-def _address(text: str) -> str:
-    scheme, sign, place = text.partition("://")
-    if not sign or not place:
-        raise ValueError("an address such as scheme://place")
-    registry.SOURCES.check(scheme)
-    # `git@` is whom every host of repositories calls its callers by SSH.
-    if re.match("(?!git@)[^/@]*@|[^@]*:[^@]*@", place):
-        raise ValueError("an address without a user and password: credentials come from the environment")
-    return text
-
-
-def _encoding(name: str) -> str:
-    try:
-        "a".encode(name)
-    except (LookupError, ValueError):
-        raise ValueError("an encoding of Python, such as cp949, cp932, gb18030, big5 or cp1252") from None
-    return name
-
-
-def _places() -> tuple[str, ...]:
-    return "path", "source", *registry.SOURCE_FILES
-
-
-def _one_place(schema: dict[str, Any]) -> None:
-    schema["required"].remove("path")
-    schema["oneOf"] = [{"required": [place]} for place in _places()]
-
-
-class CorpusSettings(SettingsModel):
-    """The source of one corpus: a `.jsonl[.gz]`, `.csv` or `.tsv` file, or a folder of documents, by its `path`.
-
-    Or an address of another `source`, `scheme://place`: see `mog_assets.documents.sources`; or the file of such a
-    source that has a key of its own. `path` is then where its items are copied to.
-
-    A document (a file, a line of a `.jsonl` file, or a row of a table) over `max_document_mb` megabytes is skipped.
-    So is a file of another kind than text (PDF, Word, …) that needs more than `max_seconds` or `max_memory_mb` to be
-    parsed, or that unpacks to more than `max_unpacked_mb`. Readers whose models need more have other defaults.
-
-    All documents are analysed in the `language` (an ISO 639-1 code), with `auto` each in its own, as it is detected.
-
-    Files of text that are not UTF-8, and have no byte order mark, are read in the `encoding`, if one is named.
-
-    `columns` names the columns of tables, and keys of lines, that are called otherwise than `id`, `title` and `text`.
-
-    Assets `upstream`, by their keys, are those of the Dagster project that the graph is merged into that write the
-    documents. Elsewhere they have no effect.
-    """
-
-    model_config = ConfigDict(json_schema_extra=_one_place)
-
-    path: Place
-    source: Annotated[str, AfterValidator(_address)] | None = None
-    max_document_mb: float = Field(20, gt=0, le=1e6)
-    reader: Annotated[str, AfterValidator(registry.READERS.check), Listed(registry.READERS)] = "plain"
-    # Other readers have other defaults.
-    max_seconds: float = Field(60, gt=0, le=1e6)
-    max_memory_mb: float = Field(2048, ge=256, le=1e7)
-    max_unpacked_mb: float = Field(200, gt=0, le=1e6)
-    language: str = Field("auto", pattern=r"^(auto|[a-z]{2,3})$")
-    encoding: Annotated[str, AfterValidator(_encoding)] | None = None
-    columns: dict[Literal["id", "title", "text"], str] = {}
-    upstream: list[AssetName] = []
-
-    @model_validator(mode="before")
-    @classmethod
-    def _roomy(cls, value: Any) -> Any:
-        reader = value.get("reader") if isinstance(value, dict) else None
-        if not isinstance(reader, str) or reader not in registry.READERS:
-            return value
-        return {**registry.READERS[reader].limits, **value}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_one_place(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        given = [place for place in _places() if value.get(place) is not None]
-        if len(given) > 1:
-            raise ValueError(f"one of {', '.join(_places())}")
-        # Where its items are copied to is known when all settings are.
-        return value if given in ([], ["path"]) else {**value, "path": "source"}
-
-    @property
-    def max_document_bytes(self) -> int:
-        """The maximum size of a document, in bytes."""
-        return int(self.max_document_mb * 1_000_000)
-
-
-def corpus_settings() -> type[CorpusSettings]:
-    """Return the settings of a corpus with the keys of all parts that are installed."""
-    keys: dict[str, Any] = dict.fromkeys(registry.SOURCE_FILES, (Place | None, None))
-    options: dict[str, Any] = {"__base__": CorpusSettings, "__module__": __name__}
-    return create_model("CorpusSettings", __doc__=CorpusSettings.__doc__, **options, **keys)
 
 
 class ChunkerSettings(NamedSettings):

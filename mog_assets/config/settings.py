@@ -12,20 +12,18 @@ from pydantic import Field, create_model, model_validator
 
 from mog_assets import registry
 from mog_assets.config.budget import Written
+from mog_assets.config.corpora import CorpusSettings, Place, corpus_settings
 from mog_assets.config.sections import (
     MOST_LEVELS,
     AnsweringSettings,
     AutomationSettings,
     Bm25Settings,
     ChunkerSettings,
-    CorpusSettings,
     DriftSettings,
     Name,
-    Place,
     QuestionSetSettings,
     RankingSettings,
     RetrieverName,
-    corpus_settings,
 )
 from mog_assets.resources.chat import LlmSettings
 from mog_assets.resources.encoder_settings import EncoderSettings, with_keys

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from mog_assets import registry
 from mog_assets.config import Section, Settings
+from mog_assets.config.corpora import Place
 from mog_assets.config.loading import resolved
-from mog_assets.config.sections import Place
 
 if TYPE_CHECKING:
     from mog_assets.plugins.permissions.rules import Permissions
