@@ -94,7 +94,6 @@ BARE |= {*("license", "copying", "notice", "todo")}
 """Files of text that have no suffix, in lower case."""
 _WORD = (".docx", ".docm", ".dotx", ".dotm")
 _SLIDES = (".pptx", ".pptm", ".potx", ".potm", ".ppsx", ".ppsm")
-_SHEETS = (".xlsx", ".xlsm", ".xltx", ".xltm")
 
 
 def suffixes() -> list[str]:
@@ -142,12 +141,6 @@ def _epub(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
     return read_epub(_unpacked(name, content, limits), PurePosixPath(name).stem, limits["text_bytes"])
 
 
-def _sheets(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
-    from mog_assets.documents.formats.sheets import read_sheets
-
-    return read_sheets(content, _unpacked(name, content, limits), PurePosixPath(name).stem, limits["text_bytes"])
-
-
 def _unpacked(name: str, content: bytes, limits: Mapping[str, Any]) -> dict[str, bytes]:
     from mog_assets.documents.formats.archives import unpack
 
@@ -165,7 +158,6 @@ for _suffixes, _format in {
     (".html", ".htm", ".xhtml"): Format(markup.read_page, text=True, version="2"),
     (".pdf",): Format(_pdf, version="3"),
     (*_WORD, *_SLIDES): Format(_office, version="2"),
-    _SHEETS: Format(_sheets, version="2"),
 }.items():
     for _suffix in _suffixes:
         FORMATS.register(_suffix, _format)

@@ -1,4 +1,4 @@
-"""Further formats (mail, Parquet, notebooks, source code, older and open office files), and readers with models."""
+"""Further formats (workbooks, Parquet, mail, notebooks, source code, older office files), and readers with models."""
 
 from mog_assets import registry
 

@@ -23,6 +23,15 @@ def _code(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
     return code.read_code(content, file.name, file.suffix.lower(), limits["encoding"])
 
 
+def _sheets(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
+    from mog_assets.documents.formats.archives import unpack
+    from mog_assets.plugins.formats.sheets import read_sheets
+
+    file = PurePosixPath(name)
+    parts = unpack(content, file.suffix.lower(), limits["unpacked_bytes"])
+    return read_sheets(content, parts, file.stem, limits["text_bytes"])
+
+
 def _by(module: str, function: str) -> Callable[..., Parsed]:
     """Reads with a function of a module beside this one, which is imported with the first file."""
 
@@ -34,6 +43,8 @@ def _by(module: str, function: str) -> Callable[..., Parsed]:
     return read
 
 
+for _suffix in (".xlsx", ".xlsm", ".xltx", ".xltm"):
+    FORMATS.register(_suffix, Format(_sheets, version="2"))
 FORMATS.register(".rst", Format(texts.read_restructured, text=True))
 for _suffix in (".json", ".yaml", ".yml", ".log"):
     FORMATS.register(_suffix, Format(texts.read_data, text=True))

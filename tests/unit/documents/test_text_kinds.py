@@ -99,3 +99,8 @@ def test_pages_are_read_as_pages(read):
 def test_settings_of_a_project_are_no_document(read):
     documents, skipped = read(mog_yaml="corpora: {}", a_txt="Fine.")
     assert sorted(documents) == ["a.txt"] and "settings of a project" in skipped["mog.yaml"]
+
+
+def test_htm_is_html(read):
+    documents, _ = read(a_htm="<p>Five <em>eggs</em></p>")
+    assert documents["a.htm"].text == "Five eggs"

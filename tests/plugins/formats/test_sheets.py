@@ -222,10 +222,9 @@ def test_cells_that_are_far_from_each_other_are_refused_with_the_remedy(tmp_path
     )
 
 
-# reStructuredText and pages
+# reStructuredText
 
 
-@pytest.mark.whole
 def test_headings_of_restructured_text_are_levels_in_the_order_of_their_marks(tmp_path):
     text = "=====\nHens!\n=====\n\nEggs\n----\n5\n\nDucks\n-----\n\nGrey\n~~~~\nSwims.\n\n===  ===\nA    B\n===  ===\n"
     read = document(tmp_path / "a", "birds.rst", text)
@@ -234,11 +233,6 @@ def test_headings_of_restructured_text_are_levels_in_the_order_of_their_marks(tm
     assert [read.text[mark.offset :].split("\n")[0] for mark in read.marks] == ["Hens!", "Eggs", "Ducks", "Grey"]
 
 
-@pytest.mark.whole
 def test_lines_of_marks_without_a_heading_are_none(tmp_path):
     read = document(tmp_path / "a", "a.rst", "Two\nlines\n\n----\n\nA longer line\n---\n\n....\n....\n")
     assert headings(read) == [] and read.title == "Two"
-
-
-def test_htm_is_html(tmp_path):
-    assert document(tmp_path / "a", "a.htm", "<p>Five <em>eggs</em></p>").text == "Five eggs"
