@@ -23,9 +23,10 @@ import yaml
 import mog_assets
 from mog_assets import config
 from mog_assets.build import automation, runner
+from mog_assets.build.demand import demand
 from mog_assets.build.materialising import materialise
 from mog_assets.build.plan import graph, needed
-from mog_assets.build.tools import Tools, demand
+from mog_assets.build.tools import Tools
 
 ROOT = Path(mog_assets.__file__).resolve().parents[1]
 NAMES = ("mog_assets", "resources")

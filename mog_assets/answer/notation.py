@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from mog_assets.answer.answerers import WAYS
-from mog_assets.build.tools import Demand
+from mog_assets.build.demand import Demand
 from mog_assets.config import Settings
 from mog_assets.registry import DEMANDS
 from mog_assets.resources.errors import ConfigError

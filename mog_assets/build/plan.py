@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mog_assets.build.demand import demand
 from mog_assets.build.materialising import (
     DOCUMENTS,
     Find,
@@ -20,7 +21,7 @@ from mog_assets.build.materialising import (
     read_documents,
 )
 from mog_assets.build.recipe import Recipe
-from mog_assets.build.tools import Tools, demand
+from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
 from mog_assets.registry import RECIPES, Stage
 from mog_assets.resources.errors import MogError

@@ -15,11 +15,12 @@ import dagster as dg
 
 from mog_assets.build.asset import built, faults
 from mog_assets.build.asset import report as tell_dagster
+from mog_assets.build.demand import demand
 from mog_assets.build.materialising import DOCUMENTS, Materialised, Place, made_from
 from mog_assets.build.plan import REGISTRY, built_unasked, due, graph, needed, stale
 from mog_assets.build.recipe import Recipe
 from mog_assets.build.records import opened_instance, readable_errors
-from mog_assets.build.tools import Tools, demand
+from mog_assets.build.tools import Tools
 from mog_assets.config import Settings, check_corpora
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.files import atomic, hold, make_home, sweep_orphans

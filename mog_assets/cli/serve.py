@@ -117,7 +117,7 @@ def serve(path: str | None, host: str, port: int, log_format: str, **given: Any)
 
 def wait_for_words(settings: Settings) -> None:
     """Wait until a first run has made what is needed to search words, and say so."""
-    from mog_assets.build.tools import demand, places_of
+    from mog_assets.build.demand import demand, places_of
     from mog_assets.resources.store import Store, label
 
     store, needed, said = Store(settings.home), places_of(list(settings.corpora), demand(settings).words), False

@@ -5,7 +5,7 @@ Rankings of pieces, fixed levels of a retriever, controls, and `auto`.
 
 from __future__ import annotations
 
-from mog_assets.build.tools import Demand, Needs
+from mog_assets.build.demand import Demand, Needs
 from mog_assets.config import Settings
 from mog_assets.registry import DEMANDS
 from mog_assets.search import models, trainers

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from mog_assets import registry
-from mog_assets.build.tools import Needs
+from mog_assets.build.demand import Needs
 from mog_assets.config import RetrieverName, Settings
 from mog_assets.registry import Registry
 from mog_assets.resources.errors import ConfigError

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.build.tools import Needs
+from mog_assets.build.demand import Needs
 from mog_assets.config import Settings
 from mog_assets.resources.store import Artefact
 from mog_assets.search.blend import Blend, Rules

@@ -13,7 +13,8 @@ from threading import Event, RLock, Thread
 
 import numpy as np
 
-from mog_assets.build.tools import Tools, demand, places, places_of
+from mog_assets.build.demand import demand, places, places_of
+from mog_assets.build.tools import Tools
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.vector_stores import open_candidates
 from mog_assets.resources import tracing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mog_assets.build.tools import Needs
+from mog_assets.build.demand import Needs
 from mog_assets.config import Settings
 from mog_assets.papers.level_search.search import searched
 from mog_assets.papers.mix_of_granularity.families import families

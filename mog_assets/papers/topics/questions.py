@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.build.tools import Needs
+from mog_assets.build.demand import Needs
 from mog_assets.index.corpora import Corpora
 from mog_assets.papers.topics.assign import read_topics
 from mog_assets.papers.topics.model import OUTLIER, TopicModel, open_model

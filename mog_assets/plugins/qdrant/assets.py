@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from mog_assets.build.demand import demand
 from mog_assets.build.recipe import Recipe, Work
-from mog_assets.build.tools import demand
 from mog_assets.config import Settings
 from mog_assets.index.assets import GROUP
 from mog_assets.index.corpora import Corpora

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mog_assets import registry
-from mog_assets.build.tools import Demand, Needs, Tools
+from mog_assets.build.demand import Demand, Needs
+from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
 from mog_assets.index.vector_stores import VectorStore
 from mog_assets.plugins.qdrant.candidates import Candidates
