@@ -31,7 +31,8 @@ from mog_assets.resources.registry import Registry as Registry
 
 # Sections of mog.yaml beside those of `config.Settings`.
 SECTIONS: Registry[Any] = Registry("section")
-COMMANDS: Registry[Any] = Registry("command", "mog_assets.cli.core")
+_COMMANDS = ("search", "build", "documents", "questions", "measure", "serve", "init")
+COMMANDS: Registry[Any] = Registry("command", *(f"mog_assets.cli.{name}" for name in _COMMANDS))
 # Functions that add routes to the HTTP server.
 ROUTES: Registry[Any] = Registry("set of routes")
 # Functions of a problem and the path of the request: fields of an error that clients of that path read.

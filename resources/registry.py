@@ -66,7 +66,7 @@ class Registry(Mapping[str, Value], Generic[Value]):
         return name
 
     def __getitem__(self, name: str) -> Value:
-        return self._filled()[name]
+        return self._filled(name)[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._filled())
@@ -74,16 +74,18 @@ class Registry(Mapping[str, Value], Generic[Value]):
     def __len__(self) -> int:
         return len(self._filled())
 
-    def _filled(self) -> dict[str, Value]:
+    def _filled(self, until: str | None = None) -> dict[str, Value]:
+        """Return all values, or those up to a name: what would register others is not imported for it."""
         with _LOCK:
             # Those of the core come first. A module that reads the registry while it is imported sees what there is.
-            self._import_modules()
-            load_plugins()
-            self._import_modules()
+            self._import_modules(until)
+            if until not in self._values:
+                load_plugins()
+                self._import_modules(until)
         return self._values
 
-    def _import_modules(self) -> None:
-        while self._modules:
+    def _import_modules(self, until: str | None) -> None:
+        while self._modules and until not in self._values:
             module = self._modules.pop(0)
             try:
                 importlib.import_module(module)

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from mog_assets import config
+from mog_assets import config, registry
 from mog_assets.build.stopping import on_stop, stoppable
 from mog_assets.cli.common import FAILED, check_builds_here, config_option, echo, guarded, guarded_server, settings_of
 from mog_assets.cli.documents import left_out
@@ -237,3 +237,8 @@ def ui(path: str | None, port: int, host: str, public_url: str, workspace: Path 
     # The same process, without all that was loaded to get here: it waits for days.
     command = [sys.executable, "-I", parent.__file__, *arguments, *([] if workspace is None else [str(workspace)])]
     os.execv(sys.executable, command)
+
+
+registry.COMMANDS.register("run", run)
+registry.COMMANDS.register("verify", verify)
+registry.COMMANDS.register("ui", ui)

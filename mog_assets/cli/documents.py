@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from mog_assets import registry
 from mog_assets.cli.common import config_option, echo, guarded, print_table, settings_of
 from mog_assets.config import Settings, check_corpora
 from mog_assets.resources.errors import ConfigError
@@ -106,3 +107,6 @@ def left_out(settings: Settings, corpora: Sequence[str] = ()) -> Iterator[str]:
             yield f"{corpus}: {' and '.join(parts)}; the first: {first['place']}: {first['reason']}{all_of_them}"
         if notes := facts.get("notes"):
             yield f"{corpus}: documents with {counted(notes)}; `mog documents --list` names them"
+
+
+registry.COMMANDS.register("documents", documents)

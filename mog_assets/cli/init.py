@@ -16,7 +16,7 @@ from string import Template
 import click
 import yaml
 
-from mog_assets import config
+from mog_assets import config, registry
 from mog_assets.cli.common import echo, guarded
 from mog_assets.cli.found_questions import (
     Questions,
@@ -327,3 +327,6 @@ def block(name: str, entry: Entry, indent: str = STEP) -> str:
     """The lines of a corpus or question set."""
     inner = "".join(f"{indent}{STEP}{key}: {scalar(value)}\n" for key, value in entry.items())
     return f"{indent}{scalar(name)}:\n{inner}"
+
+
+registry.COMMANDS.register("init", init)

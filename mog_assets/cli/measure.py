@@ -7,7 +7,7 @@ import json
 
 import click
 
-from mog_assets import config
+from mog_assets import config, registry
 from mog_assets.cli.common import UNMEASURED, config_option, echo, guarded, print_table, settings_of
 from mog_assets.cli.questions import print_question_sets
 from mog_assets.resources.errors import ConfigError
@@ -87,3 +87,6 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
             counts = on_documents(int(part["n"].max()), int(part["documents"].max()))
             rows = answer_board(scores, name)[: None if every else MOST_ROWS]
             print_table(f"{name}, answers: {counts}, value [95 % interval]", rows)
+
+
+registry.COMMANDS.register("scores", scores)

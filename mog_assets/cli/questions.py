@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from mog_assets import registry
 from mog_assets.cli.common import config_option, echo, guarded, print_table, settings_of
 from mog_assets.config import QuestionSetSettings, Settings
 from mog_assets.resources.errors import ConfigError
@@ -125,3 +126,6 @@ def _many(n: int) -> str:
 
 def _were(n: int) -> str:
     return "was" if n == 1 else "were"
+
+
+registry.COMMANDS.register("questions", questions)

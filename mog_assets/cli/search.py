@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mog_assets import config
+from mog_assets import config, registry
 from mog_assets.cli.common import (
     FAILED,
     QuestionCommand,
@@ -215,3 +215,7 @@ def _print_answer(answer: Answer, choices: dict[str, str]) -> None:
         level = "" if passage.level is None else f"level {passage.level}  "
         marked = None if answer.answer is not None else answer.likeliest
         _print_passage(rank, passage, f"{level}{passage.title}", marked)
+
+
+registry.COMMANDS.register("retrieve", retrieve)
+registry.COMMANDS.register("ask", ask)

@@ -156,3 +156,6 @@ def end(project: Any) -> None:
         with suppress(OSError):
             stream.flush()
     os._exit(0)
+
+
+registry.COMMANDS.register("serve", serve)

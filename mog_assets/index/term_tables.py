@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from mog_assets.resources.tables import text_array
 
@@ -103,6 +102,9 @@ class TermTable(Sequence[str]):
         return rows
 
     def _many(self, terms: Sequence[str]) -> np.ndarray:
+        # Here, because to import it takes longer than to answer a question.
+        import pyarrow.compute as pc
+
         at = pc.index_in(text_array(terms), value_set=self._terms)
         # Where there is no row, its bit is 0; what Arrow has for that imports pandas.
         valid, rows = at.buffers()
