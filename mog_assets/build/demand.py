@@ -10,7 +10,7 @@ from mog_assets.config import Settings
 from mog_assets.registry import DEMANDS
 
 if TYPE_CHECKING:
-    from mog_assets.resources.sets import Place
+    from mog_assets.resources.publishing import Place
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from mog_assets.build.recipe import Recipe, Work, fingerprint
 from mog_assets.build.tools import Tools
 from mog_assets.resources.errors import MissingArtefact, MogError, TooFewQuestions
 from mog_assets.resources.progress import Log, duration, stage
-from mog_assets.resources.sets import publish, sweep
+from mog_assets.resources.publishing import publish, sweep
 from mog_assets.resources.store import Artefact, digest, label
 
 Place = tuple[str, str | None]

@@ -25,7 +25,7 @@ from mog_assets.config import Settings, check_corpora
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.files import atomic, hold, make_home, sweep_orphans
 from mog_assets.resources.progress import duration, note, tell
-from mog_assets.resources.sets import GRACE, publish, sweep, unused
+from mog_assets.resources.publishing import GRACE, publish, sweep, unused
 from mog_assets.resources.store import label
 
 # Seconds to wait for another run, of FileLock: without an end.

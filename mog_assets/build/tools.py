@@ -16,7 +16,7 @@ from mog_assets.resources.llm import OpenAIModel
 from mog_assets.resources.store import Store
 
 if TYPE_CHECKING:
-    from mog_assets.resources.sets import Place
+    from mog_assets.resources.publishing import Place
 
 Opened = TypeVar("Opened")
 

@@ -35,7 +35,7 @@ from mog_assets.documents.sources import forgotten, listed, synchronised
 from mog_assets.documents.worker import Limits
 from mog_assets.registry import VECTOR_STORES
 from mog_assets.resources.printable import printable
-from mog_assets.resources.sets import removable, remove
+from mog_assets.resources.publishing import removable, remove
 from mog_assets.resources.store import Store, digest
 from mog_assets.text.languages import AUTO, detected, name_of
 

@@ -6,9 +6,9 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any, Protocol
 
+from mog_assets.documents.encodings import declared, detect, known_encoding
 from mog_assets.text.characters import HIDDEN
 
 REPLACED = "�"
@@ -20,21 +20,6 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-# Encodings that are still common in documents without a mark; with rarer ones, detection errs more often.
-_COMMON = (
-    *("cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp866", "koi8-r"),
-    *("iso8859-2", "iso8859-5", "iso8859-7", "iso8859-15", "cp932", "euc-jp", "gb18030", "big5", "cp949"),
-)
-# Encodings that are read as one with more characters, as browsers do (WHATWG, "Encoding").
-_WIDER = {
-    **{"shift_jis": "cp932", "euc_kr": "cp949", "gb2312": "gb18030", "gbk": "gb18030", "big5": "big5hkscs"},
-    **{"iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874", "tis-620": "cp874"},
-}
-# Certainty of a detected encoding: that of a single letter has .1, and bytes drawn at random have less.
-_LEAST = 0.1
-# Of the characters beyond ASCII, those that stand oddly within words, and bytes that are looked at.
-_MOST_ODD, _SAMPLE = 0.1, 100_000
-_NO_TEXT = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufffd]")
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 _HIDDEN = re.compile(f"[{HIDDEN}]")
 
@@ -66,14 +51,14 @@ def decode(raw: bytes, named: str = "") -> tuple[str, str]:
         raise ValueError(f"binary content: NUL at byte {raw.index(0)}")
     # ISO 2022 is ASCII to who does not know it.
     escaped = b"\x1b$" in raw or b"\x1b(" in raw
-    for encoding in ("iso2022_jp_2", "iso2022_kr") if escaped else () if text is not None else (_declared(raw),):
+    for encoding in ("iso2022_jp_2", "iso2022_kr") if escaped else () if text is not None else (declared(raw),):
         given, _ = _strict(raw, encoding)
         if given is not None and not _CONTROL.search(given):
             return given, encoding
     if text is None:
         text = raw.decode("utf-8-sig", "replace")
         if 3 * text.count(REPLACED) > len(text) - len(text.encode("ascii", "ignore")):
-            return _detect(raw, f"expected UTF-8, got {wrong}")
+            return detect(raw, f"expected UTF-8, got {wrong}")
     if len(_CONTROL.findall(text)) > len(text) / 10:
         raise ValueError("binary content: more than a tenth of the characters are control characters")
     return text, "utf-8"
@@ -87,58 +72,6 @@ def _strict(raw: bytes, encoding: str) -> tuple[str | None, str]:
         return None, f"byte 0x{raw[error.start]:02x} at {error.start}"
     except UnicodeError as error:
         return None, str(error)
-
-
-def _declared(raw: bytes) -> str:
-    """The encoding that a page or an XML file declares; UTF-8 if it declares none that is known."""
-    from bs4.dammit import EncodingDetector
-
-    label = EncodingDetector.find_declared_encoding(raw, is_html=True) or ""
-    return known_encoding(label.strip("\"' ").removeprefix("x-")) or "utf-8"
-
-
-def known_encoding(label: str) -> str:
-    """The name of the encoding that a label means; empty if it means none of texts."""
-    try:
-        name = codecs.lookup(label).name
-        "a".encode(name)
-    except (LookupError, ValueError):
-        return ""
-    return _WIDER.get(name, name)
-
-
-def _detect(raw: bytes, wrong: str) -> tuple[str, str]:
-    import chardet
-
-    first = next(re.finditer(rb"[\x80-\xff]", raw)).start()
-    # From the start of its line, which says what language it is.
-    sample = raw[raw.rfind(b"\n", 0, first) + 1 : first + _SAMPLE]
-    detected = chardet.detect(sample, include_encodings=_COMMON)
-    encoding = known_encoding(detected["encoding"] or "")
-    text = _strict(raw, encoding)[0] if encoding else None
-    if text is None or detected["confidence"] <= _LEAST or _NO_TEXT.search(text) or _is_odd(text):
-        possibly = f"possibly {encoding}, but not certain" if text is not None else "no other encoding fits"
-        raise ValueError(f"{wrong}; {possibly}: save it as UTF-8, or name its encoding in the settings (encoding)")
-    return text, encoding
-
-
-def _is_odd(text: str) -> bool:
-    """Tell whether signs, capital letters and other scripts stand within words, as in a text of another encoding."""
-    odd = sum(
-        before.islower()
-        and after.islower()
-        and ord(c) > 127
-        and c not in "’‐–—·"
-        and (
-            c.isupper()
-            or not c.isalnum()
-            or c in "ªº"
-            # Greek to Arabic, beside Latin letters.
-            or ("\u0370" <= c < "\u0700" and (before.isascii() or after.isascii()))
-        )
-        for before, c, after in zip(text, islice(text, 1, None), islice(text, 2, None), strict=False)
-    )
-    return odd > _MOST_ODD * (len(text) - len(text.encode("ascii", "ignore")))
 
 
 def hidden_characters(text: str) -> dict[str, int]:

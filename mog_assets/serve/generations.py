@@ -19,7 +19,8 @@ from mog_assets.index.corpora import Corpora
 from mog_assets.index.vector_stores import open_candidates
 from mog_assets.resources import tracing
 from mog_assets.resources.errors import MissingArtefact, MogError
-from mog_assets.resources.sets import TOUCH, ArtefactSet, newest, open_set
+from mog_assets.resources.publishing import newest
+from mog_assets.resources.sets import TOUCH, ArtefactSet, open_set
 from mog_assets.search.index import Index
 from mog_assets.search.methods import by_words
 from mog_assets.search.retrieval import Retrieval

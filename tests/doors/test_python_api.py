@@ -19,7 +19,7 @@ from mog_assets.build import plan
 from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotFound
-from mog_assets.resources.sets import unused
+from mog_assets.resources.publishing import unused
 from mog_assets.serve import generations
 
 QUESTION = "How deep are potatoes planted?"

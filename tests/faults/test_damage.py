@@ -20,7 +20,7 @@ from mog_assets.cli import main
 from mog_assets.cli.verification import verify
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.files import atomic
-from mog_assets.resources.sets import unused
+from mog_assets.resources.publishing import unused
 from mog_assets.resources.store import Store, digest
 
 pytestmark = pytest.mark.full

@@ -62,11 +62,11 @@ def build(path: Path) -> None:
 def child(order: dict, reached_by: int) -> None:
     """Be `mog` until the end, or until the point."""
     from mog_assets import cli
-    from mog_assets.resources import sets
+    from mog_assets.resources import publishing
     from mog_assets.resources.files import interrupt_with
 
     # What nobody needs goes at once: nothing that anybody needs may go with it.
-    sets.GRACE = 1e-9
+    publishing.GRACE = 1e-9
 
     reached: Counter[str] = Counter()
 

@@ -18,7 +18,7 @@ from mog_assets.build.tools import Tools
 from mog_assets.index import chunk_assets
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.postings import saturation
-from mog_assets.resources import sets
+from mog_assets.resources import publishing
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.files import interrupt_with
@@ -138,7 +138,7 @@ class Project:
         interrupt_with(interrupt)
         try:
             # What nobody needs goes at once where that is what is interrupted.
-            with patch.object(sets, "GRACE", 1e-9 if at is not None and at[0] == "swept" else sets.GRACE):
+            with patch.object(publishing, "GRACE", 1e-9 if at is not None and at[0] == "swept" else publishing.GRACE):
                 for recipe, corpus, recipes in self.places():
                     outcome = materialise(recipe, corpus, self.tools, recipes)
                     assert not any(check.name in outcome.faults for check in recipe.checks if check.blocking)

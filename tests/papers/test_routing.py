@@ -30,7 +30,7 @@ from mog_assets.papers.mix_of_granularity.settings import RouterSettings
 from mog_assets.papers.mix_of_granularity.validation import validation_rows
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.sets import remove
+from mog_assets.resources.publishing import remove
 from mog_assets.text.chunks import Layout
 from mog_assets.text.terms import terms_of
 

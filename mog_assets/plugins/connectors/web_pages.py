@@ -24,7 +24,7 @@ from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 from urllib.robotparser import RobotFileParser
 
-from mog_assets.documents.decoding import known_encoding
+from mog_assets.documents.encodings import known_encoding
 from mog_assets.documents.folders import suffix_of, suffixes
 from mog_assets.documents.formats.kinds import FORMATS
 from mog_assets.documents.sources import SOURCES, Item, Refusal, Source, is_name

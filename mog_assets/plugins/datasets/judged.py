@@ -19,7 +19,8 @@ from typing import Any
 import click
 from lxml import etree
 
-from mog_assets.documents.decoding import REPLACED, known_encoding, parse_line, split_lines
+from mog_assets.documents.decoding import REPLACED, parse_line, split_lines
+from mog_assets.documents.encodings import known_encoding
 from mog_assets.documents.folders import LINES, scan
 from mog_assets.documents.tables import Row, read_rows, record_of
 from mog_assets.plugins.datasets.foreign import LONGEST, Found, Importer, Notes, whole

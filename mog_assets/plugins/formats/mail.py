@@ -17,7 +17,8 @@ from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
-from mog_assets.documents.decoding import decode, known_encoding
+from mog_assets.documents.decoding import decode
+from mog_assets.documents.encodings import known_encoding
 from mog_assets.documents.formats.html_page import read_html
 from mog_assets.documents.formats.marks import MarkedText, Parsed, clean
 

@@ -16,7 +16,7 @@ from mog_assets.questions.sets import load_questions
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.progress import note
-from mog_assets.resources.sets import unused
+from mog_assets.resources.publishing import unused
 from mog_assets.resources.sqlite import connect
 from mog_assets.resources.store import Store, label
 from mog_assets.resources.vector_cache import text_hash

@@ -31,7 +31,8 @@ from mog_assets.papers.topics.terms import topic_terms
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MissingArtefact, MogError
-from mog_assets.resources.sets import open_set, remove
+from mog_assets.resources.publishing import remove
+from mog_assets.resources.sets import open_set
 from mog_assets.search.where import Fields
 
 pytestmark = pytest.mark.full

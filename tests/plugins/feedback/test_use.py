@@ -38,7 +38,7 @@ from mog_assets.plugins.feedback.use import (
     withdraw,
 )
 from mog_assets.resources.errors import ConfigError, MogError, NotFound
-from mog_assets.resources.sets import newest
+from mog_assets.resources.publishing import newest
 from mog_assets.serve.results import Span
 
 pytestmark = pytest.mark.full

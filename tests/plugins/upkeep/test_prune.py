@@ -16,7 +16,7 @@ from mog_assets.build.tools import Tools
 from mog_assets.cli import main
 from mog_assets.cli.verification import verify
 from mog_assets.resources.encoder import Encoder
-from mog_assets.resources.sets import remove
+from mog_assets.resources.publishing import remove
 
 
 def prune(project, *options):

@@ -14,7 +14,7 @@ from mog_assets.build.sensors import Host, automation_sensor
 from mog_assets.build.tools import Tools
 from mog_assets.cli import main
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.sets import remove
+from mog_assets.resources.publishing import remove
 
 # A share of .05 of these is more than one.
 DOCUMENTS = {f"d{n}": f"The heron of pond {n} waits for a fish. Then it strikes, {n} times a day." for n in range(30)}

@@ -24,7 +24,7 @@ from mog_assets.questions.reading import KnownDocument, read_questions
 from mog_assets.questions.sets import Evidence, load_questions, write_questions
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.files import interrupt_with
-from mog_assets.resources.sets import remove
+from mog_assets.resources.publishing import remove
 from mog_assets.text.chunks import Layout
 
 LIMIT = 1_000_000

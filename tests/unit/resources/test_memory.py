@@ -21,7 +21,7 @@ from mog_assets.index.corpora import Corpora
 from mog_assets.index.layouts import bucket_layout
 from mog_assets.index.postings import TOTALS, TermCounts, file_of
 from mog_assets.index.statistics_assets import write_terms
-from mog_assets.resources.sets import remove
+from mog_assets.resources.publishing import remove
 from mog_assets.text.chunks import Layout
 from mog_assets.text.cuts import unit_chars
 

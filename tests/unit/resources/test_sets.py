@@ -5,18 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from mog_assets.resources import sets
+from mog_assets.resources import publishing
 from mog_assets.resources.errors import MissingArtefact
 from mog_assets.resources.files import atomic
-from mog_assets.resources.sets import (
-    ArtefactsDisagree,
-    newest,
-    open_set,
-    publish,
-    published,
-    touch_set,
-    write_set,
-)
+from mog_assets.resources.publishing import ArtefactsDisagree, newest, publish, published, write_set
+from mog_assets.resources.sets import open_set, touch_set
 from mog_assets.resources.store import Store, digest
 
 REQUIRED = [(asset, corpus) for asset in ("documents", "index") for corpus in ("garden", "sky")]
@@ -131,7 +124,7 @@ def test_a_set_that_is_touched_while_it_is_removed_stays(store, monkeypatch):
     make(store, "method", None, "second")
     publish(store, REQUIRED, OTHERS)
     monkeypatch.setattr(Path, "rename", touched)
-    assert sets._unread(store.home, [named]) == [] and path.exists()
+    assert publishing._unread(store.home, [named]) == [] and path.exists()
 
 
 def test_a_set_whose_files_are_damaged_is_not_opened(store):

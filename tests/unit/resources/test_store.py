@@ -10,7 +10,8 @@ from shared import ROOT
 
 from mog_assets.resources.errors import MissingArtefact, MogError
 from mog_assets.resources.files import atomic, make_way, sweep_orphans
-from mog_assets.resources.sets import GRACE, newest, remove, sweep, touch_set, unused, write_set
+from mog_assets.resources.publishing import GRACE, newest, remove, sweep, unused, write_set
+from mog_assets.resources.sets import touch_set
 from mog_assets.resources.store import Store, digest
 
 
