@@ -58,7 +58,7 @@ QUESTION_TABLES: Registry[Any] = Registry("format of questions")
 SOURCES: Registry[Any] = Registry("source", "mog_assets.documents.sources")
 # Keys of a corpus that name a file, which is the place of a source: its scheme is the value.
 SOURCE_FILES: Registry[str] = Registry("key of a corpus")
-FORMATS: Registry[Any] = Registry("format", "mog_assets.documents.formats.kinds")
+FORMATS: Registry[Any] = Registry("format", "mog_assets.documents.formats.builtin")
 # Formats of files that have many documents, each of them as a file of its own.
 CONTAINERS: Registry[Any] = Registry("format of many documents")
 # Functions of an open PDF file (of pypdfium2) that give the texts of a form which its pages do not show.

@@ -31,7 +31,8 @@ REGISTRY = "corpus_registry"
 
 # Recipes of the core, in order.
 STAGES = (
-    Stage("mog_assets.documents.assets", (REGISTRY, DOCUMENTS), (REGISTRY,)),
+    Stage("mog_assets.documents.corpora_assets", (REGISTRY,), (REGISTRY,)),
+    Stage("mog_assets.documents.assets", (DOCUMENTS,)),
     Stage("mog_assets.questions.assets", ("questions",), ("questions",)),
     Stage("mog_assets.index.chunk_assets", ("chunks/", "sentence_vectors")),
     Stage("mog_assets.index.assets", ("tokens", "bm25/", "statistics", "embeddings/", "neighbours")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mog_assets.build.plan import graph
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
-from mog_assets.documents.assets import leftovers
+from mog_assets.documents.corpora_assets import leftovers
 from mog_assets.registry import VECTOR_STORES
 from mog_assets.resources.store import label
 

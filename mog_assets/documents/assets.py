@@ -1,12 +1,11 @@
-"""Assets of the corpus stage: `documents`, `chunks/level_j`, `questions`."""
+"""The asset `documents`."""
 
 from __future__ import annotations
 
-import json
 import os
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -15,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from mog_assets.build.recipe import SOURCES, Recipe, Work
-from mog_assets.config import CorpusSettings, Settings, copies
+from mog_assets.config import CorpusSettings, Settings
 from mog_assets.documents.documents import (
     LAYOUT,
     READER,
@@ -31,12 +30,10 @@ from mog_assets.documents.folders import kinds
 from mog_assets.documents.formats import kinds as formats
 from mog_assets.documents.memory import load_memory, source_state
 from mog_assets.documents.reading import Reading, read_corpus
-from mog_assets.documents.sources import forgotten, listed, synchronised
+from mog_assets.documents.sources import listed, synchronised
 from mog_assets.documents.worker import Limits
-from mog_assets.registry import VECTOR_STORES
 from mog_assets.resources.printable import printable
-from mog_assets.resources.publishing import removable, remove
-from mog_assets.resources.store import Store, digest
+from mog_assets.resources.store import digest
 from mog_assets.text.languages import AUTO, detected, name_of
 
 GROUP = "corpus"
@@ -57,7 +54,7 @@ def _source(settings: Settings, corpus: str | None) -> object:
     assert corpus is not None
     source = settings.corpora[corpus]
     return [
-        source_state(source.path, source.max_document_bytes, _questions(settings), _contents(settings, corpus))
+        source_state(source.path, source.max_document_bytes, _questions(settings), contents_file(settings, corpus))
         if source.source is None
         else [
             source.source,
@@ -70,7 +67,8 @@ def _source(settings: Settings, corpus: str | None) -> object:
     ]
 
 
-def _contents(settings: Settings, corpus: str) -> Path:
+def contents_file(settings: Settings, corpus: str) -> Path:
+    """Return the file of the hashes of the files of a corpus."""
     return settings.home / "cache" / f"contents-{corpus}.json"
 
 
@@ -194,56 +192,9 @@ def _languages_and_notes(work: Work) -> list[dict[str, int]]:
     return [dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))) for counts in (languages, notes)]
 
 
-def leftovers(store: Store, corpora: Iterable[str]) -> dict[str, list[str]]:
-    """Artefacts, complete or not, of corpora not in `corpora`: asset keys by corpus; without what is still read."""
-    members: dict[str, list[str]] = {}
-    root = store.folder("")
-    # An asset's key has one part or two.
-    for folder in sorted([*root.glob("*/corpus/*"), *root.glob("*/*/corpus/*")]):
-        # A file here was moved aside; it is not a corpus.
-        if folder.is_dir() and folder.name not in set(corpora) and removable(store, folder):
-            members.setdefault(folder.name, []).append(folder.parent.parent.relative_to(root).as_posix())
-    return members
-
-
-def build_registry(work: Work) -> None:
-    """Record the configured corpora and delete all data of others."""
-    store, corpora = work.tools.store, sorted(work.settings.corpora)
-    gone = leftovers(store, corpora)
-    artefacts, removed = 0, dict[str, float]()
-    # Vectors first: while an artefact exists, an interrupted removal is known to be unfinished.
-    for vectors in VECTOR_STORES.values():
-        removed |= vectors.forget(work.tools, gone)
-    for corpus, assets in gone.items():
-        for asset in assets:
-            with store.lock(asset, corpus):
-                remove(store, asset, corpus)
-        (work.settings.home / "cache" / f"reading-{corpus}.parquet").unlink(missing_ok=True)
-        _contents(work.settings, corpus).unlink(missing_ok=True)
-        forgotten(copies(work.settings.home, corpus))
-        artefacts += len(assets)
-    work.write("corpora.json", [corpora], lambda path: path.write_text(json.dumps(corpora), encoding="utf-8"))
-    work.counts["corpora"] = len(corpora)
-    work.recomputed |= {"corpora removed": len(gone), "artefacts removed": artefacts, **removed}
-    work.show_table("corpora", [{"corpus": corpus} for corpus in corpora])
-    work.show_table("removed", [{"corpus": c, "artefacts": len(assets)} for c, assets in gone.items()])
-
-
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipes of this stage."""
+    """The recipe of this stage."""
     return [
-        Recipe(
-            key="corpus_registry",
-            build=build_registry,
-            description="The corpora of mog.yaml. Building it deletes all data of other corpora.",
-            is_result=True,
-            group=GROUP,
-            partitioned=False,
-            source=lambda settings, _: sorted(settings.corpora),
-            outside="configured_corpora",
-            intact=lambda tools, _: not leftovers(tools.store, tools.settings.corpora),
-            kinds=("json",),
-        ),
         Recipe(
             key="documents",
             build=build_documents,
