@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
-from mog_assets.documents.formats.html_page import read_html
 from mog_assets.documents.formats.marks import Mark, Parsed, first_line, heading
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
@@ -31,6 +30,8 @@ def read_page(name: str, text: str) -> Parsed:
     Raises:
         ValueError: it cannot be parsed.
     """
+    from mog_assets.documents.formats.html_page import read_html
+
     return read_html(text, PurePosixPath(name).stem)
 
 
