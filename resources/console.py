@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console  # noqa: TID251
 from rich.text import Text
 
 from mog_assets.resources.printable import escaped
+from mog_assets.resources.progress import shown
 
 
 class EscapedConsole(Console):
@@ -26,3 +29,44 @@ class EscapedConsole(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         """What rich makes of a text in any cell, title or line."""
         return super().render_str(escaped(text), **options)
+
+
+@contextmanager
+def displayed() -> Iterator[None]:
+    """Within this context progress is shown on standard error: `track` as bars in a terminal, else `stage` as lines."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = EscapedConsole(stderr=True)
+    if not console.is_terminal:
+        shown.lines = True
+        try:
+            yield
+        finally:
+            shown.lines = False
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        shown.bars = progress
+        try:
+            yield
+        finally:
+            shown.bars = None
+
+
+def clear() -> None:
+    """Remove the bars and restore the terminal."""
+    if shown.bars is not None:
+        shown.bars.stop()

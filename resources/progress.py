@@ -23,9 +23,16 @@ Log = Callable[[str], Any]
 _FIRST, _EVERY = 5.0, 30.0
 # What this process has stored beside artefacts, in whatever state it ends.
 kept = Counter[str]()
-_console: Any = None
-# Whether lines are also written to standard error.
-_lines = False
+
+
+class Shown:
+    """Where progress is shown: bars in a terminal, if there are any, and whether lines go to standard error."""
+
+    bars: Any = None
+    lines = False
+
+
+shown = Shown()
 _tracks: list[_Track] = []
 
 
@@ -58,56 +65,12 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-@contextmanager
-def displayed() -> Iterator[None]:
-    """Within this context progress is shown on standard error: `track` as bars in a terminal, else `stage` as lines."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    from mog_assets.resources.console import EscapedConsole
-
-    global _console, _lines
-    console = EscapedConsole(stderr=True)
-    if not console.is_terminal:
-        _lines = True
-        try:
-            yield
-        finally:
-            _lines = False
-        return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        _console = progress
-        try:
-            yield
-        finally:
-            _console = None
-
-
-def clear() -> None:
-    """Remove the bars and restore the terminal."""
-    if _console is not None:
-        _console.stop()
-
-
 def note(text: str) -> None:
     """Print a line on standard error, above the bars if there are any."""
     # Work does not fail because nobody can be told of it.
     with suppress(OSError, ValueError):
-        if _console is not None:
-            _console.console.print(text)
+        if shown.bars is not None:
+            shown.bars.console.print(text)
         else:
             print(escaped(text), file=sys.stderr, flush=True)  # noqa: T201  # Nothing else in this process prints.
 
@@ -116,14 +79,14 @@ def tell(text: str, log: Log | None = None) -> None:
     """Write a line to a log, and to standard error if progress is displayed there as lines."""
     if log:
         log(text)
-    if _lines:
+    if shown.lines:
         note(text)
 
 
 @contextmanager
 def followed(what: str, log: Log | None = None) -> Iterator[None]:
     """Tell every 30 seconds how far a piece of work is: its innermost `track`, or else for how long it has run."""
-    if log is None and not _lines:
+    if log is None and not shown.lines:
         yield
         return
     started, ended = time.monotonic(), Event()
@@ -160,7 +123,7 @@ def stage(what: str, why: str, log: Log | None = None) -> Iterator[None]:
 @contextmanager
 def track(total: int, what: str) -> Iterator[Advance]:
     """Count `total` items of work; call the yielded function with the number done since the last call."""
-    counted, console = _Track(total, what), _console
+    counted, console = _Track(total, what), shown.bars
     task = None if console is None else console.add_task(what, total=total)
 
     def advance(n: int) -> None:

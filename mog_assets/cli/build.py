@@ -82,11 +82,11 @@ def _run(
     evaluate: bool,
     as_json: bool,
 ) -> None:
-    from mog_assets.resources import progress
+    from mog_assets.resources.console import clear, displayed
     from mog_assets.resources.store import Store, label
 
     started = time.monotonic()
-    with progress.displayed(), on_stop(progress.clear):
+    with displayed(), on_stop(clear):
         steps, failures = _materialised(settings, corpora, select, force, evaluate)
     seconds = time.monotonic() - started
     if as_json:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import damage
 import pytest
@@ -315,7 +316,7 @@ def test_what_an_open_project_reads_stays_as_long_as_it_is_open(copied_project):
         for number in range(2):
             edit(copied_project, f"Potatoes are planted {number} cm deep. ")
             rebuild(copied_project, "garden")
-        sweep_at_once = Tools(copied_project.settings).store.unused
+        sweep_at_once = partial(unused, Tools(copied_project.settings).store)
         documents = Tools(copied_project.settings).store.read("documents", "garden")
         left = sweep_at_once(documents, 60)
         assert left == []

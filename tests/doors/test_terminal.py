@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from mog_assets.cli import main
 from mog_assets.resources import progress
+from mog_assets.resources.console import displayed
 
 # Clears the screen, sets its title, hides text, turns it around, ends the line twice.
 BAD = "\x1b[2J\x1b]0;owned\x07\x9b8m\u202e\u2066\u200f\u061c\u2028\u2029\x7f"
@@ -118,6 +119,6 @@ def test_progress_and_notes_are_printed_as_text(capsys):
     printed = io.StringIO()
     with redirect_stderr(printed):
         progress.note(BAD)
-        with progress.displayed():
+        with displayed():
             progress.note(BAD)
     assert harmless(printed.getvalue()).count(r"\u001b[2J") == 2

@@ -56,10 +56,10 @@ def do(settings: config.Settings, names: Sequence[str]) -> RunReport:
 def _experiment(settings: config.Settings, wanted: Sequence[str], as_json: bool) -> None:
     from mog_assets.build.plan import up_to_date
     from mog_assets.papers.experiments.assets import PREFIX, findings
-    from mog_assets.resources import progress
+    from mog_assets.resources.console import clear, displayed
     from mog_assets.resources.store import Store
 
-    with progress.displayed(), on_stop(progress.clear):
+    with displayed(), on_stop(clear):
         report = do(settings, wanted)
     store, states = Store(settings.home), up_to_date(settings, [f"{PREFIX}{name}" for name in wanted])
     done = [name for name in wanted if states[f"{PREFIX}{name}"] == "up to date"]

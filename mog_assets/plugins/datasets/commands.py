@@ -145,7 +145,7 @@ def _import(importer: Importer, name: str | None, replace: bool, path: str | Non
 
 def _work(target: _Target, read: Callable[[Notes], Dataset]) -> None:
     from mog_assets.plugins.datasets.foreign import Notes
-    from mog_assets.resources import progress
+    from mog_assets.resources.console import clear, displayed
     from mog_assets.resources.files import sweep_halves
 
     def sweep() -> None:
@@ -153,7 +153,7 @@ def _work(target: _Target, read: Callable[[Notes], Dataset]) -> None:
             sweep_halves(path)
 
     notes = Notes()
-    with progress.displayed(), on_stop(sweep), on_stop(progress.clear):
+    with displayed(), on_stop(sweep), on_stop(clear):
         # What an import that was killed left half-written.
         sweep()
         counts = _write(target, read(notes), notes)

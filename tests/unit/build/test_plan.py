@@ -26,7 +26,7 @@ def test_the_recipes_of_some_assets_are_those_among_all(settings, key):
 
 
 def test_who_needs_documents_alone_asks_no_stage_of_questions(settings):
-    assert set(graph(settings, ["documents"])) == {"corpus_registry", "documents"}
+    assert set(graph(settings, ["documents"])) == {"documents"}
 
 
 def test_what_is_built_unasked_is_known_without_the_other_recipes(settings):
@@ -38,6 +38,6 @@ def test_what_is_built_unasked_is_known_without_the_other_recipes(settings):
 
 
 def test_a_stage_that_declares_too_few_keys_is_named():
-    stage = Stage("mog_assets.documents.assets", ("documents",))
-    with pytest.raises(ConfigError, match="expected recipes of documents, got corpus_registry: name it"):
+    stage = Stage("mog_assets.index.mentions.assets", ("names",))
+    with pytest.raises(ConfigError, match="expected recipes of names, got mentions: name it"):
         stage(config.load(ROOT / "mog.yaml"))

@@ -25,6 +25,7 @@ from mog_assets.build.runner import run, selected
 from mog_assets.cli import main
 from mog_assets.config import QuestionSetSettings
 from mog_assets.resources import progress
+from mog_assets.resources.console import displayed
 from mog_assets.resources.files import atomic, make_home
 from mog_assets.resources.sqlite import connect
 from mog_assets.resources.store import Store
@@ -211,7 +212,7 @@ def test_long_work_tells_how_far_it_is_and_how_long_it_still_takes(monkeypatch, 
     monkeypatch.setattr(progress, "_FIRST", 0.01)
     monkeypatch.setattr(progress, "_EVERY", 0.01)
     logged = []
-    with progress.displayed(), progress.stage("embeddings of notes", "new", logged.append):
+    with displayed(), progress.stage("embeddings of notes", "new", logged.append):
         wait_for(logged, "so far")
         with progress.track(12, "texts · embeddings of notes") as advance:
             # The first takes longer than all others: a model is loaded before it.
