@@ -20,7 +20,6 @@ from mog_assets import config
 from mog_assets.cli import main
 from mog_assets.cli.findings import tried
 from mog_assets.cli.verification import verify
-from mog_assets.plugins.upkeep import doctor
 from mog_assets.resources.store import Store
 
 # Its project is that of the test of automation.
@@ -190,6 +189,8 @@ def test_a_run_without_postgres_says_so_in_a_line(settings_of_dagster, server, t
 
 def records():
     """What `mog doctor` says of Dagster's records."""
+    from mog_assets.plugins.upkeep import doctor
+
     (finding,) = tried("dagster", doctor.dagster)
     return finding
 
