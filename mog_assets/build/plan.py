@@ -8,18 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from mog_assets.build.demand import demand
-from mog_assets.build.materialising import (
-    DOCUMENTS,
-    Find,
-    Place,
-    changed_since,
-    has_basis,
-    is_fresh,
-    is_intact,
-    made_from,
-    measured_keys,
-    read_documents,
-)
+from mog_assets.build.materialising import Find, Place, is_fresh, is_intact, made_from
+from mog_assets.build.measuring import DOCUMENTS, changed_since, has_basis, measured_keys, read_documents
 from mog_assets.build.recipe import Recipe
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings

@@ -16,7 +16,8 @@ import dagster as dg
 from mog_assets.build.asset import built, faults
 from mog_assets.build.asset import report as tell_dagster
 from mog_assets.build.demand import demand
-from mog_assets.build.materialising import DOCUMENTS, Materialised, Place, made_from
+from mog_assets.build.materialising import Materialised, Place, made_from
+from mog_assets.build.measuring import DOCUMENTS
 from mog_assets.build.plan import REGISTRY, built_unasked, due, graph, needed, stale
 from mog_assets.build.recipe import Recipe
 from mog_assets.build.records import opened_instance, readable_errors

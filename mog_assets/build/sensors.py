@@ -11,7 +11,8 @@ from typing import Any
 
 import dagster as dg
 
-from mog_assets.build.materialising import basis, made_from, read_documents
+from mog_assets.build.materialising import made_from
+from mog_assets.build.measuring import basis, read_documents
 from mog_assets.build.names import Names
 from mog_assets.build.plan import is_settled, time_to_measure
 from mog_assets.build.recipe import FORCE, JOINED, MEASURING, Recipe

@@ -46,7 +46,7 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
     """Print the best method of each question set, and the scores of the most important methods, or of all."""
     import pandas as pd
 
-    from mog_assets.build.materialising import changed_since, read_documents
+    from mog_assets.build.measuring import changed_since, read_documents
     from mog_assets.build.tools import Tools
     from mog_assets.evaluate.answers import answer_board
     from mog_assets.evaluate.leaderboard import MOST_ROWS, leaderboards

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.build.materialising import DOCUMENTS, read_documents
+from mog_assets.build.measuring import DOCUMENTS, read_documents
 from mog_assets.build.recipe import Work
 from mog_assets.config import QuestionSetSettings, Settings
 from mog_assets.questions.sets import MEASURED, TRAINING, Question, asked_of, load_questions

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.build.materialising import DOCUMENTS, changes_between
+from mog_assets.build.measuring import DOCUMENTS, changes_between
 from mog_assets.build.recipe import Check, Recipe, Work
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings

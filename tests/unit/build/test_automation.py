@@ -15,7 +15,7 @@ from shared import QDRANT, copy_folder, quiet_instance
 
 from mog_assets import cli, config
 from mog_assets.build import asset, automation, plan, runner
-from mog_assets.build.materialising import changed_since, read_documents
+from mog_assets.build.measuring import changed_since, read_documents
 from mog_assets.build.recipe import JOINED
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.files import interrupt_with

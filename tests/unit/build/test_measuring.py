@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from mog_assets import config
-from mog_assets.build.materialising import changed_since, read_documents
+from mog_assets.build.measuring import changed_since, read_documents
 from mog_assets.build.plan import graph, is_complete, is_settled
 from mog_assets.build.sensors import Host, automation_sensor
 from mog_assets.build.tools import Tools
