@@ -12,15 +12,14 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack
-from importlib.resources import files
+import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 
 import dagster as dg
 import yaml
-from dagster._cli.proxy_server_manager import ProxyServerManager
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._utils.interrupts import setup_interrupt_handlers
@@ -41,6 +40,10 @@ _STATEMENT_MS, _RECYCLE_SECONDS, _POOL_OVERFLOW = 15_000, 3600, 20
 # A launch names each of its partitions.
 _BODY_BYTES = 16 << 20
 _DRAIN_SECONDS = 1.0
+# What the code server loads, and what it is called.
+_MODULE, _LOCATION = "mog_assets.build.location", "mog-assets"
+# Between looks whether it has started.
+_PAUSE = 0.1
 
 _log = logging.getLogger("dagster.mog")
 
@@ -67,31 +70,59 @@ def main(descriptor: int, host: str, public_url: str, workspace: Path | None) ->
     )
     connections = Connections(options, Metrics())
     opened = socket.socket(fileno=descriptor)
-    daemon: subprocess.Popen[bytes] | None = None
+    started: list[subprocess.Popen[bytes]] = []
     with ExitStack() as stack:
         instance = stack.enter_context(dg.DagsterInstance.get())
         instance.optimize_for_webserver(_STATEMENT_MS, _RECYCLE_SECONDS, _POOL_OVERFLOW)
         if workspace is None:
             # The sensor, which does so while this runs, may be switched off.
             end_killed(instance)
-            workspace = _code_server(instance, stack)
-            daemon = subprocess.Popen([sys.executable, "-m", "dagster._daemon", "run", "--workspace", str(workspace)])
-            stack.callback(daemon.terminate)
-            Thread(target=_stop_with, args=(daemon, connections.stopping), daemon=True).start()
+            workspace, code = _code_server(instance, stack)
+            command = [sys.executable, "-m", "dagster._daemon", "run", "--workspace", str(workspace)]
+            started += [code, subprocess.Popen(command)]
+            for name, process in zip(("code server", "daemon"), started, strict=True):
+                stack.callback(process.terminate)
+                Thread(target=_stop_with, args=(name, process, connections.stopping), daemon=True).start()
         target = WorkspaceFileTarget(paths=[str(workspace)])
         context = stack.enter_context(WorkspaceProcessContext(instance, target, version=dg.__version__))
         app = create_app_from_workspace_process_context(context, options.public[2], live_data_poll_rate=_POLL_MS)
         server.serve(_guarded(app, options), connections, opened, lambda: None, websockets=True)
-        return 1 if daemon is not None and daemon.poll() else 0
+        return 1 if any(process.poll() for process in started) else 0
 
 
-def _code_server(instance: dg.DagsterInstance, stack: ExitStack) -> Path:
-    """Start what loads the graph, for as long as `stack` is open; returns the workspace that names its socket file."""
-    target = WorkspaceFileTarget(paths=[str(files("mog_assets") / "workspace.yaml")])
-    code = stack.enter_context(ProxyServerManager(instance, target, "warning"))
-    workspace = Path(stack.enter_context(TemporaryDirectory())) / "workspace.yaml"
-    workspace.write_text(yaml.safe_dump({"load_from": [*code.get_code_server_specs()]}), encoding="utf-8")
-    return workspace
+def _code_server(instance: dg.DagsterInstance, stack: ExitStack) -> tuple[Path, subprocess.Popen[bytes]]:
+    """Start what loads the graph, and return the workspace that names its socket file, for as long as `stack` is open.
+
+    Web server and daemon ask each second who it is. With an identity of its own it answers by itself, which takes a
+    quarter of what asking the process behind it does; the daemon sees within a minute what a reload has changed.
+    """
+    folder = Path(stack.enter_context(TemporaryDirectory()))
+    path, workspace = folder / "code", folder / "workspace.yaml"
+    options = {
+        "--socket": str(path),
+        "--location-name": _LOCATION,
+        "--module-name": _MODULE,
+        "--working-directory": os.getcwd(),
+        "--fixed-server-id": folder.name,
+        "--log-level": "warning",
+        "--startup-timeout": str(instance.code_server_process_startup_timeout),
+        "--instance-ref": dg.serialize_value(instance.get_ref()),
+    }
+    arguments = [part for option in options.items() for part in option]
+    command = [sys.executable, "-m", "dagster", "code-server", "start", "--inject-env-vars-from-instance", *arguments]
+    process = subprocess.Popen(command)
+    while process.poll() is None and not _listens(path):
+        time.sleep(_PAUSE)
+    server = {"location_name": _LOCATION, "host": "localhost", "socket": str(path)}
+    workspace.write_text(yaml.safe_dump({"load_from": [{"grpc_server": server}]}), encoding="utf-8")
+    return workspace, process
+
+
+def _listens(path: Path) -> bool:
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+        return True
+    return False
 
 
 def _guarded(app: ASGIApp, options: ServerOptions) -> ASGIApp:
@@ -106,11 +137,11 @@ def _guarded(app: ASGIApp, options: ServerOptions) -> ASGIApp:
     return UiGuard(below, options)
 
 
-def _stop_with(daemon: subprocess.Popen[bytes], stopping: Event) -> None:
-    """Stop this process when the daemon ends by itself: without it nothing that is clicked is ever run."""
-    code = daemon.wait()
+def _stop_with(name: str, process: subprocess.Popen[bytes], stopping: Event) -> None:
+    """Stop this process when another ends by itself: without it nothing that is clicked is ever run."""
+    code = process.wait()
     if not stopping.is_set():
-        _log.error("Dagster's daemon ended with code %d: stopping", code)
+        _log.error("Dagster's %s ended with code %d: stopping", name, code)
         os.kill(os.getpid(), signal.SIGTERM)
 
 
