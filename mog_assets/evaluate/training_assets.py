@@ -316,7 +316,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             list(tools.settings.corpora),
             tools.encoder.identity,
         ],
-        version="10",
+        version="11",
         kinds=("safetensors",),
         pool="measuring",
     )
