@@ -27,7 +27,7 @@ import mog_assets
 from mog_assets import config
 
 STEPS = {
-    "encoding": "mog_assets.resources.encoder:Encoder.encode_questions",
+    "encoding": "mog_assets.resources.embedded:FewTexts.__call__",
     "terms of the question": "mog_assets.index.analysis:Analysis.analysed",
     "postings": "mog_assets.index.postings:Postings.matches",
     "BM25 of all pieces": "mog_assets.index.postings:Matches.scores",

@@ -6,7 +6,8 @@ any expert are the candidates, with what is typed exactly and few texts have, an
 Rankings order candidates (`rankings`), and passages are joined from them (`passages`).
 
 What two searches of level 1 may miss is a text whose section has no piece among the `NEAREST` of either: evidence
-recall by 100 was within .0006 of that from all texts, and by 64 it is that by 100 or more, to .0003, on six collections.
+recall by 100 was within .0006 of that from all texts; by 64 it is within .0003 of that by 100, or more, on six
+collections.
 """
 
 from __future__ import annotations
