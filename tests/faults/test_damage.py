@@ -20,7 +20,7 @@ from mog_assets.cli import main
 from mog_assets.cli.verification import verify
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.files import atomic
-from mog_assets.resources.publishing import unused
+from mog_assets.resources.publishing import remove, unused
 from mog_assets.resources.store import Store, digest
 
 pytestmark = pytest.mark.full
@@ -324,7 +324,7 @@ def test_manifest_that_another_process_replaced_is_read_again(tmp_path):
     assert store.find("asset").path("data.txt").read_text() == "one"
     commit(other, "two")
     assert store.find("asset").path("data.txt").read_text() == "two"
-    other.remove("asset")
+    remove(other, "asset")
     assert store.find("asset") is None
 
 
