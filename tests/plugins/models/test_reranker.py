@@ -15,7 +15,7 @@ from tiny_encoder import tiny_encoder
 from mog_assets.build.plan import graph, needed
 from mog_assets.build.tools import Tools
 from mog_assets.config import load
-from mog_assets.plugins.models.findings import reranker
+from mog_assets.plugins.models import findings
 from mog_assets.plugins.models.reranker import Reranker
 from mog_assets.plugins.models.reranker_settings import Reading, RerankEndpointSettings, RerankerSettings
 from mog_assets.resources.errors import ConfigError, MogError
@@ -297,7 +297,7 @@ def test_a_project_ranks_explains_and_says_what_read_with_the_question(tmp_path)
         settings = {"corpora": {"c": {"path": "docs"}}, "levels": 2, "home": "home", "reranker": reads}
         (tmp_path / "mog.yaml").write_text(json.dumps(settings | {"question_sets": sets}), encoding="utf-8")
         mog("run")
-        (finding,) = reranker(load(tmp_path / "mog.yaml"))
+        (finding,) = findings.reranker(load(tmp_path / "mog.yaml"))
         assert f"m at {server.url}" in finding.found
         assert "reranked" in mog("scores", "--all")
         server.bodies.clear()
