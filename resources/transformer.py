@@ -39,8 +39,8 @@ _COMPUTATION = "a text at a time"
 _GROUP_TOKENS, _STEP = 8192, 32
 # On a CPU: most texts and tokens that go through a layer before the next one. More gain nothing.
 _ALONE_TEXTS, _ALONE_TOKENS = 16, 512
-# Texts up to which importing torch takes longer than it saves.
-FEW = 32
+# Texts of documents up to which importing torch takes longer than it saves.
+WITHOUT_TORCH = 32
 _SMALL = ["config.json", "config_sentence_transformers.json", "1_Pooling/config.json"]
 
 
@@ -323,9 +323,9 @@ class Embedded(Transformer):
         settings = self.settings
         return FewTexts(Path(self.source), self.dtype, settings.max_length, self._pooling, settings.dimensions)
 
-    def encode_few(self, role: Role) -> Callable[[Sequence[str]], Vectors]:
-        """Return what encodes few texts that nothing is stored of."""
-        return partial(self.few.prompted, self.prompt(role))
+    def without_torch(self, role: Role) -> Callable[[Sequence[str]], Vectors] | None:
+        """Return what encodes texts that nothing is stored of; None where a GPU does."""
+        return partial(self.few.prompted, self.prompt(role)) if self.device == "cpu" else None
 
     @property
     def is_token(self) -> KnownWords:
@@ -339,7 +339,7 @@ class Embedded(Transformer):
 
     def vectors(self, items: Hashed, role: Role) -> Generator[Hashed]:
         """As `Transformer.vectors`; in float32, those of few texts are the same to 1e-4 if torch is not there yet."""
-        if len(items) > FEW or self.dtype != "float32" or "torch" in sys.modules:
+        if len(items) > WITHOUT_TORCH or self.dtype != "float32" or "torch" in sys.modules:
             yield from super().vectors(items, role)
         elif items:
             prompt = self.prompt(role)

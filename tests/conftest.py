@@ -271,7 +271,7 @@ def vectors_to_the_byte():
     """Have few texts encoded as many are, whatever was imported: tests compare files."""
     from mog_assets.resources import transformer
 
-    transformer.FEW = 0
+    transformer.WITHOUT_TORCH = 0
 
 
 @pytest.fixture(scope="session")

@@ -134,7 +134,7 @@ def _build_others(recipe: Recipe, tools: Tools, recipes: dict[str, Recipe], cont
 
 
 def _code(recipe: Recipe) -> dg.CodeReferencesMetadataValue:
-    """Where what builds an asset is written, for the link in Dagster's UI."""
+    """Return where what builds an asset is written, for the link in Dagster's UI."""
     build = recipe.build
     while isinstance(build, partial):
         build = build.func
@@ -148,7 +148,7 @@ def _freshness(hours: float | None) -> dg.FreshnessPolicy | None:
 
 
 def is_alone(recipe: Recipe, recipes: Mapping[str, Recipe]) -> bool:
-    """Whether an asset is made from one corpus, whatever other corpora have."""
+    """Return whether an asset is made from one corpus, whatever other corpora have."""
     return all(recipes[key].partitioned for key in needed(dict(recipes), [recipe.key]))
 
 

@@ -9,11 +9,9 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,8 @@ import pyarrow.parquet as pq
 
 from mog_assets.documents.folders import Stamp, opened, scan
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.files import FULL, atomic, disk_full
+from mog_assets.resources.files import atomic
+from mog_assets.resources.scratch import Scratch
 
 
 def source_state(path: Path, limit: int, questions: Collection[str] = (), cache: Path | None = None) -> list[list[Any]]:
@@ -165,31 +164,17 @@ class Spool(Mapping[str, str]):
     """Texts by key, on disk."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder or Path(tempfile.gettempdir())
+        self._file = Scratch(folder)
         self._places: dict[str, tuple[int, int]] = {}
-
-    @cached_property
-    def _file(self) -> Any:
-        # It has no name, and disappears with the process.
-        self._folder.mkdir(parents=True, exist_ok=True)
-        return tempfile.TemporaryFile(dir=self._folder)
 
     def add(self, key: str, text: str) -> None:
         """Add a text; an existing text with this key stays. Raises MogError if the disk is full."""
         if key not in self._places:
-            content, start = text.encode(), self._file.tell()
-            try:
-                self._file.write(content)
-                self._file.flush()
-            except OSError as error:
-                if error.errno not in FULL:
-                    raise
-                raise disk_full(self._folder / "a temporary file", start + len(content), str(error)) from error
-            self._places[key] = start, len(content)
+            content = text.encode()
+            self._places[key] = self._file.append([content]), len(content)
 
     def __getitem__(self, key: str) -> str:
-        start, size = self._places[key]
-        return os.pread(self._file.fileno(), size, start).decode()
+        return self._file.read(*self._places[key]).decode()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)

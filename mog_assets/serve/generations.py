@@ -144,7 +144,7 @@ class Generations:
                     f"({encoder.fingerprint[:12]}), got those of another one ({of[:12]}): open the project again if "
                     "the settings have changed, else run `mog run`"
                 )
-        return encoder.questions.encode_few(texts)
+        return encoder.questions.encode_uncached(texts)
 
     def _warm(self, now: Generation) -> None:
         """Open what the usual question needs, so that the first is not slow."""

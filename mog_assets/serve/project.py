@@ -441,8 +441,8 @@ class Project:
         if not spans:
             return []
         encoder = self._tools.encoder
-        (asked,) = encoder.questions.encode_few([question])
-        vectors = encoder.encode_few([passage.text[start:end] for start, end in spans])
+        (asked,) = encoder.questions.encode_uncached([question])
+        vectors = encoder.encode_uncached([passage.text[start:end] for start, end in spans])
         similar = vectors.astype(np.float32) @ asked.astype(np.float32)
         return [(start, end, float(value)) for (start, end), value in zip(spans, similar, strict=True)]
 

@@ -1,4 +1,4 @@
-"""What looks after a project and its machine: `mog plan`, `mog doctor`, `mog prune`."""
+"""Look after a project and its machine: `mog plan`, `mog doctor`, `mog prune`."""
 
 from mog_assets import registry
 

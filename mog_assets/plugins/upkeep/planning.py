@@ -1,4 +1,4 @@
-"""What a run would build, and why."""
+"""Plan what a run would build, and say why."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Planned:
 
 
 def planned(settings: Settings, keys: Collection[str], corpora: Sequence[str]) -> list[Planned]:
-    """What a run would build of some assets, in build order.
+    """Return what a run would build of some assets, in build order.
 
     Args:
         settings: Of the project.

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mog_assets.papers.level_search.bm25 import Bm25Index
-from mog_assets.papers.mix_of_granularity.graph.scratch import Scratch
+from mog_assets.resources.scratch import Scratch
 from mog_assets.resources.tables import read_table
 
 

@@ -31,7 +31,7 @@ class Scratch:
         return tempfile.TemporaryFile(dir=folder)
 
     def append(self, parts: Iterable[bytes | memoryview]) -> int:
-        """Append bytes; returns the offset of the first."""
+        """Append bytes and return the offset of the first; raise MogError if the disk is full."""
         start = self._file.tell()
         try:
             self._file.writelines(parts)
@@ -44,11 +44,11 @@ class Scratch:
         return start
 
     def read(self, start: int, size: int) -> bytes:
-        """`size` bytes from offset `start`."""
+        """Return `size` bytes from offset `start`."""
         return os.pread(self._file.fileno(), size, start)
 
     def mapped(self, dtype: type) -> np.ndarray:
-        """All bytes as a memory-mapped array."""
+        """Return all bytes as a memory-mapped array."""
         if not self._file.tell():
             return np.zeros(0, dtype)
         return np.asarray(np.memmap(self._file, dtype, "c"))
