@@ -550,7 +550,7 @@ def launched(work, settings, wanted):
 
     from mog_assets.build import runner
 
-    workspace = str(ROOT / "mog_assets" / "workspace.yaml")
+    workspace = str(ROOT / "workspace.yaml")
     with runner.instance(settings) as instance:
         daemon = [sys.executable, "-m", "dagster._daemon", "run", "--workspace", workspace]
         with (work / "daemon.log").open("w") as log:

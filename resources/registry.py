@@ -81,7 +81,8 @@ class Registry(Mapping[str, Value], Generic[Value]):
             self._import_modules(until)
             if until not in self._values:
                 load_plugins()
-                self._import_modules(until)
+                # All of them: two that register one name are told of.
+                self._import_modules(None)
         return self._values
 
     def _import_modules(self, until: str | None) -> None:

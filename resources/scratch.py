@@ -32,7 +32,7 @@ class Scratch:
 
     def append(self, parts: Iterable[bytes | memoryview]) -> int:
         """Append bytes and return the offset of the first; raise MogError if the disk is full."""
-        start = self._file.tell()
+        start, parts = self._file.tell(), list(parts)
         try:
             self._file.writelines(parts)
             self._file.flush()
@@ -40,7 +40,8 @@ class Scratch:
             if error.errno not in FULL:
                 raise
             folder = self._folder or Path(tempfile.gettempdir())
-            raise disk_full(folder / "a temporary file", start + 1, str(error)) from error
+            end = start + sum(memoryview(part).nbytes for part in parts)
+            raise disk_full(folder / "a temporary file", end, str(error)) from error
         return start
 
     def read(self, start: int, size: int) -> bytes:

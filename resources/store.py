@@ -2,7 +2,7 @@
 
 Each artefact has its own folder. Its files are written under temporary names, then renamed to names that no earlier
 version used; `manifest.json` is replaced last. If a write is interrupted, readers see the old artefact or the new one.
-The next write deletes files that the manifest does not name.
+What no manifest names is deleted by `publishing.sweep`, an hour later.
 """
 
 from __future__ import annotations

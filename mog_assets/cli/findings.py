@@ -34,7 +34,7 @@ class Finding:
         return f"{self.state:8} {self.item:14} {self.found}" + (f": {self.remedy}" if self.remedy else "")
 
 
-def tried(item: str, check: Callable[..., Iterator[Finding]], *of: Any) -> Iterator[Finding]:
+def run_check(item: str, check: Callable[..., Iterator[Finding]], *of: Any) -> Iterator[Finding]:
     """Yield what a check finds; that it cannot be made is a finding, too."""
     try:
         yield from check(*of)

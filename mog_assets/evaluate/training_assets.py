@@ -316,7 +316,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             list(tools.settings.corpora),
             tools.encoder.identity,
         ],
-        version="11",
+        version="10",
         kinds=("safetensors",),
         pool="measuring",
     )

@@ -201,6 +201,8 @@ def _no_candidates(experts: int) -> Candidates:
     return Candidates(none, none, scores.astype(np.float32), beside.astype(np.float32), place, few, few, vocabulary)
 
 
+# Pieces of each of the two searches whose sections a question's candidates may be of.
+NEAREST = 64
 # How many texts of levels 1, 2, … give candidates; every further level as the last.
 DEPTHS = (40, 24, 16, 10, 8)
 # Fields with a row for each question, and those with a row for each candidate.

@@ -22,7 +22,7 @@ from mog_assets.config import Settings
 from mog_assets.registry import Registry
 from mog_assets.resources.arrays import places, ranges
 from mog_assets.resources.lazy import remembered
-from mog_assets.search.candidates import Candidates, ordered
+from mog_assets.search.candidates import DEPTHS, NEAREST, Candidates, ordered
 from mog_assets.search.index import Index, Query
 from mog_assets.text.chunks import Layout
 
@@ -127,9 +127,10 @@ EXPERTS: Registry[FurtherExpert] = registry.EXPERTS
 
 
 def versions(settings: Settings) -> list[list[Any]]:
-    """What scores depend on: experts with versions, weights and options."""
+    """Return what candidates and their scores depend on: their numbers, and experts with versions, weights, options."""
     experts = {name: EXPERTS[name] for name in settings.ranking.experts}
-    return [[name, its.version, its.weight, its.options(settings)] for name, its in experts.items()]
+    scored = [[name, its.version, its.weight, its.options(settings)] for name, its in experts.items()]
+    return [[NEAREST, *DEPTHS], *scored]
 
 
 def costs(settings: Settings) -> dict[str, Cost]:

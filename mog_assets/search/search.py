@@ -7,7 +7,7 @@ Rankings order candidates (`rankings`), and passages are joined from them (`pass
 
 What two searches of level 1 may miss is a text whose section has no piece among the `NEAREST` of either: evidence
 recall by 100 was within .0006 of that from all texts; by 64 it is within .0003 of that by 100, or more, on six
-collections.
+collections (docs/growth.md).
 """
 
 from __future__ import annotations
@@ -24,15 +24,13 @@ from mog_assets.resources.arrays import distinct, greatest, greatest_of, places,
 from mog_assets.resources.errors import MissingArtefact
 from mog_assets.resources.lazy import remembered
 from mog_assets.search.blend import Blend
-from mog_assets.search.candidates import DEPTHS, Candidates, concatenated
+from mog_assets.search.candidates import DEPTHS, NEAREST, Candidates, concatenated
 from mog_assets.search.exact import Typed, find_typed
 from mog_assets.search.index import Index, Query
 from mog_assets.search.relations import mentioned_by, relations_of
 from mog_assets.search.scoring import Scoring, Texts
 
 _log = logging.getLogger(__name__)
-# Pieces of each of the two searches whose sections a question's candidates may be of.
-NEAREST = 64
 # Pieces of each document that relations add to the candidates.
 MORE = 2
 

@@ -79,10 +79,11 @@ def main(descriptor: int, host: str, public_url: str, workspace: Path | None) ->
             end_killed(instance)
             workspace, code = _code_server(instance, stack)
             command = [sys.executable, "-m", "dagster._daemon", "run", "--workspace", str(workspace)]
-            started += [code, subprocess.Popen(command)]
+            started += [code, _child(command, stack)]
             for name, process in zip(("code server", "daemon"), started, strict=True):
-                stack.callback(process.terminate)
                 Thread(target=_stop_with, args=(name, process, connections.stopping), daemon=True).start()
+        # Before the others are terminated: they have not ended by themselves.
+        stack.callback(connections.stopping.set)
         target = WorkspaceFileTarget(paths=[str(workspace)])
         context = stack.enter_context(WorkspaceProcessContext(instance, target, version=dg.__version__))
         app = create_app_from_workspace_process_context(context, options.public[2], live_data_poll_rate=_POLL_MS)
@@ -110,12 +111,21 @@ def _code_server(instance: dg.DagsterInstance, stack: ExitStack) -> tuple[Path, 
     }
     arguments = [part for option in options.items() for part in option]
     command = [sys.executable, "-m", "dagster", "code-server", "start", "--inject-env-vars-from-instance", *arguments]
-    process = subprocess.Popen(command)
-    while process.poll() is None and not _listens(path):
+    process = _child(command, stack)
+    while not _listens(path):
+        if (code := process.poll()) is not None:
+            raise MogError(f"Dagster's code server ended with code {code} before it had loaded the graph: see above")
         time.sleep(_PAUSE)
     server = {"location_name": _LOCATION, "host": "localhost", "socket": str(path)}
     workspace.write_text(yaml.safe_dump({"load_from": [{"grpc_server": server}]}), encoding="utf-8")
     return workspace, process
+
+
+def _child(command: list[str], stack: ExitStack) -> subprocess.Popen[bytes]:
+    """Start a process that is terminated when `stack` is closed."""
+    process = subprocess.Popen(command)
+    stack.callback(process.terminate)
+    return process
 
 
 def _listens(path: Path) -> bool:

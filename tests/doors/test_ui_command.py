@@ -345,11 +345,35 @@ def test_a_browser_asks_for_the_key_where_there_is_one(tmp_path):
         started.end()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent was killed")
-def test_dagster_ends_when_it_is_killed(tmp_path):
+def running(started, words):
+    """Return the numbers of the processes below `mog ui` whose command line has some words."""
+    commands = {}
+    for pid in started.descendants():
+        with contextlib.suppress(OSError):
+            commands[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return [pid for pid, command in commands.items() if words in command]
+
+
+@pytest.mark.parametrize(("name", "words"), [("code server", "code-server start"), ("daemon", "dagster._daemon")])
+def test_it_stops_with_a_message_when_what_it_needs_ends(tmp_path, name, words):
     started = Served(tmp_path)
     try:
-        started.until(started.descendants)
+        started.until(lambda: running(started, "dagster._daemon") and started.answers())
+        os.kill(running(started, words)[0], signal.SIGKILL)
+        assert started.process.wait(END_SECONDS) not in (0, None)
+        assert f"Dagster's {name} ended" in started.log.read_text(errors="replace")
+        assert started.descendants() == set()
+    finally:
+        started.end()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent was killed")
+@pytest.mark.parametrize("words", ["", "code-server start", "dagster._daemon"])
+def test_dagster_ends_when_it_is_killed(tmp_path, words):
+    """Also while the graph is being loaded."""
+    started = Served(tmp_path)
+    try:
+        started.until(lambda: running(started, words))
         started.process.kill()
         started.process.wait()
         deadline = time.monotonic() + END_SECONDS
@@ -397,5 +421,5 @@ def test_wheel_holds_what_it_serves(tmp_path):
     )
     (wheel,) = tmp_path.glob("*.whl")
     pages = {f"mog_assets/serve/page/{file.name}" for file in (ROOT / "mog_assets/serve/page").iterdir()}
-    wanted = {"mog_assets/dagster.yaml", "mog_assets/workspace.yaml", *pages}
+    wanted = {"mog_assets/dagster.yaml", *pages}
     assert len(pages) == 5 and wanted <= set(zipfile.ZipFile(wheel).namelist())

@@ -18,7 +18,16 @@ def mog(project, *words):
     return subprocess.run(command, env=environment(), capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("words", [("retrieve", QUESTION, "--json"), ("ask", QUESTION), ("documents",), ("scores",)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("retrieve", QUESTION, "--json"),
+        ("ask", QUESTION),
+        ("documents",),
+        ("scores",),
+        pytest.param(("doctor",), marks=pytest.mark.whole),
+    ],
+)
 def test_commands_that_answer_work(sample_project, words):
     done = mog(sample_project, *words)
     assert done.returncode == 0 and done.stdout and "Traceback" not in done.stderr, done.stderr

@@ -22,12 +22,11 @@ def described(sample_project):
         yield schemathesis.openapi.from_asgi("/openapi.json", http.app(project))
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
 def test_no_request_that_the_description_suggests_is_a_fault_of_the_server(described, mode):
     @given(st.data())
     @settings(
-        max_examples=examples(40), deadline=None, phases=(Phase.generate,), suppress_health_check=list(HealthCheck)
+        max_examples=examples(20), deadline=None, phases=(Phase.generate,), suppress_health_check=list(HealthCheck)
     )
     def answered(data):
         case = data.draw(described.as_strategy(generation_mode=mode))

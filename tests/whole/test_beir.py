@@ -18,8 +18,8 @@ from mog_assets.plugins.exports.measures import file_names
 from mog_assets.questions.sets import load_questions
 from mog_assets.resources.store import Store
 
-# One project is imported, built and exported for all.
-pytestmark = pytest.mark.full
+# One project is imported, built and exported for all; `mog export` is another plugin.
+pytestmark = [pytest.mark.full, pytest.mark.whole]
 
 METHODS = ["fused", "mog", "mix", "fixed-1", "dense-1", "gold", "random"]
 # Documents and words of a topic, and words of a question about it.
@@ -90,10 +90,6 @@ def mog(folder, *arguments):
     return done.stdout
 
 
-# `mog export` is another plugin.
-pytestmark = pytest.mark.whole
-
-
 @pytest.fixture(scope="module", params=[(400, 120)], ids=str)
 def beir(request, tmp_path_factory):
     """A project with an imported set, after a run and an export; and what the commands printed."""
@@ -126,7 +122,6 @@ def measured(beir, method):
     return qrels, run, ir_measures.calc_aggregate([nDCG @ 10, RR, R @ 10], qrels, run)
 
 
-@pytest.mark.full
 def test_others_measure_the_same_with_the_exported_files_for_every_method(beir):
     own = beir.scores.set_index(["method", "measure"])["value"]
     assert {method for method, _ in own.index} == set(METHODS)

@@ -55,15 +55,9 @@ def build_experiment(experiment: Experiment, work: Work) -> None:
         findings = Findings(tables={"questions": [{"asked": "none", "because": str(reason)}]})
     result = Told.of(experiment.name, experiment.title, experiment.asks, _facts(work.tools), findings)
     scores = findings.scores
-    path, exists = work.file("scores.parquet", scores.to_json())
-    if not exists:
-        with work.writing(path) as temporary:
-            scores.to_parquet(temporary)
+    work.write("scores.parquet", [scores.to_json()], scores.to_parquet)
     text = json.dumps(result.to_json(), ensure_ascii=False, indent=1, default=_plain)
-    path, exists = work.file(FINDINGS, text)
-    if not exists:
-        with work.writing(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+    work.write(FINDINGS, [text], lambda path: path.write_text(text, encoding="utf-8"))
     work.counts |= {"rows": len(scores), "claims": len(findings.claims)}
     for title, rows in result.tables.items():
         work.show_table(title, rows)

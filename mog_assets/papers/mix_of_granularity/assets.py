@@ -43,10 +43,7 @@ def build_soft_labels(family: Family, work: Work) -> None:
         tables.append(table)
         work.counts |= {f"{name}: labels": len(table), f"{name}: without label": len(questions) - len(table)}
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(labels.COLUMNS))
-    path, exists = work.file("labels.parquet", table.to_json())
-    if not exists:
-        with work.writing(path) as temporary:
-            table.to_parquet(temporary)
+    work.write("labels.parquet", [table.to_json()], table.to_parquet)
     if SOFT_LABELS.of(settings).method == "embedding":
         work.info["device"] = work.tools.encoder.model.said
     best = Counter(np.argmax(np.stack(table["label"]), axis=1).tolist()) if len(table) else Counter()

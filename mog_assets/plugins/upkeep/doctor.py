@@ -17,7 +17,7 @@ from typing import Any
 
 from mog_assets import config, registry
 from mog_assets.cli.documents import left_out
-from mog_assets.cli.findings import OK, PROBLEM, WARNING, Finding, get, tried
+from mog_assets.cli.findings import OK, PROBLEM, WARNING, Finding, get, run_check
 from mog_assets.config import AnsweringSettings, Settings
 from mog_assets.plugins.upkeep import forecast
 from mog_assets.resources import extras
@@ -33,22 +33,22 @@ _FILES = 1024
 
 def examine(path: str | None = None) -> Iterator[Finding]:
     """Yield all findings; `path` is the value of `--config`."""
-    yield from tried("packages", packages)
+    yield from run_check("packages", packages)
     settings, finding = configuration(path)
     yield finding
-    yield from tried("torch", torch_build, settings)
-    yield from tried("encoder", encoder, settings)
+    yield from run_check("torch", torch_build, settings)
+    yield from run_check("encoder", encoder, settings)
     if settings is not None:
         own = {"engine": engine, "documents": documents, "sources": sources, "languages": languages}
-        for item, check in (own | dict(registry.FINDINGS)).items():
-            yield from tried(item, check, settings)
-    yield from tried("home", home, settings, config.file(path).parent)
+        for item, check in (*own.items(), *registry.FINDINGS.items()):
+            yield from run_check(item, check, settings)
+    yield from run_check("home", home, settings, config.file(path).parent)
     for name, store in registry.VECTOR_STORES.items():
         if settings is None or store.used(settings):
-            yield from tried(name, store.findings)
-    yield from tried("model", model, settings)
-    yield from tried("dagster", dagster, settings)
-    yield from tried("open files", open_files)
+            yield from run_check(name, store.findings)
+    yield from run_check("model", model, settings)
+    yield from run_check("dagster", dagster, settings)
+    yield from run_check("open files", open_files)
 
 
 def packages() -> Iterator[Finding]:

@@ -197,7 +197,6 @@ def test_a_sitemap_that_cannot_be_read_deletes_nothing(tmp_path, site, content):
     assert documents(settings)[2].version == before
 
 
-@pytest.mark.full
 def test_an_outage_in_the_middle_or_a_kill_loses_nothing_and_the_next_run_goes_on(tmp_path, site):
     paths = [f"/page{number}" for number in range(40)]
     site.pages.update({path: page(path, f"Text of {path}.") for path in paths})

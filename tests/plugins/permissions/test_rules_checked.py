@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from mog_assets.cli.findings import tried
+from mog_assets.cli.findings import run_check
 from mog_assets.plugins.permissions import findings
 
 
@@ -23,11 +23,11 @@ def test_rules_that_cannot_be_read_and_keys_that_are_not_there_are_problems(make
 
     def found(text):
         rules.write_text(text, encoding="utf-8")
-        (finding,) = tried("permissions", findings.permissions, settings)
+        (finding,) = run_check("permissions", findings.permissions, settings)
         return finding
 
     assert list(findings.permissions(project.settings)) == []
-    (missing,) = tried("permissions", findings.permissions, settings)
+    (missing,) = run_check("permissions", findings.permissions, settings)
     assert "access.yaml" in missing.found
     good = "principals: {ann: {groups: [staff]}}\nrules: [{allow: [staff]}]\n"
     assert found(good).state == "ok" and found(good).found.endswith("access.yaml: principals 1, rules 1")

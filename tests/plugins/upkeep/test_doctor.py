@@ -14,7 +14,7 @@ from pages_server import nobody_there, pages_server
 
 from mog_assets import config
 from mog_assets.cli import main
-from mog_assets.cli.findings import tried
+from mog_assets.cli.findings import run_check
 from mog_assets.plugins.upkeep import doctor, forecast
 from mog_assets.registry import VECTOR_STORES
 
@@ -141,7 +141,7 @@ def test_an_encoder_folder_without_a_model_is_a_problem(project):
     (project.folder / "empty").mkdir()
     encoder = project.settings.encoder.model_copy(update={"model": str(project.folder / "empty")})
     settings = project.settings.model_copy(update={"encoder": encoder})
-    finding = only(tried("encoder", doctor.encoder, settings))
+    finding = only(run_check("encoder", doctor.encoder, settings))
     assert finding.state == "problem" and "encoder.model: expected" in finding.found
 
 
@@ -199,7 +199,7 @@ def test_the_key_of_a_model_endpoint_is_checked_without_asking_anything(project,
 
 
 def records():
-    return only(tried("dagster", doctor.dagster))
+    return only(run_check("dagster", doctor.dagster))
 
 
 def test_a_dagster_home_must_be_there_and_its_postgres_must_answer(tmp_path, monkeypatch, nobody):
@@ -230,7 +230,7 @@ def test_a_check_that_fails_unforeseen_is_a_finding():
         yield doctor.Finding("torch", "ok", "so far")
         raise ValueError("libcudart.so: cannot open")
 
-    assert [str(finding) for finding in tried("torch", broken)] == [
+    assert [str(finding) for finding in run_check("torch", broken)] == [
         "ok       torch          so far",
         "problem  torch          ValueError: libcudart.so: cannot open",
     ]

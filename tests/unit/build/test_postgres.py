@@ -18,7 +18,7 @@ from sqlalchemy import pool
 
 from mog_assets import config
 from mog_assets.cli import main
-from mog_assets.cli.findings import tried
+from mog_assets.cli.findings import run_check
 from mog_assets.cli.verification import verify
 from mog_assets.resources.store import Store
 
@@ -191,7 +191,7 @@ def records():
     """What `mog doctor` says of Dagster's records."""
     from mog_assets.plugins.upkeep import doctor
 
-    (finding,) = tried("dagster", doctor.dagster)
+    (finding,) = run_check("dagster", doctor.dagster)
     return finding
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from ir_measures import RR, R, Success, nDCG
+from shared import examples
 
 from mog_assets.evaluate.measures import CONTEXTS, TOKENS, evaluate, lower_is_better, measure_names, range_of
 from mog_assets.questions.sets import Evidence, Question
@@ -133,8 +134,7 @@ def table_of(asked, method_order, shuffle):
 AT_THE_CUT = ([("a", "x", 0, 9000)], {m: [[(("a", "y", 0, 500), 1)], [(("a", "x", 0, 9000), 1)]] for m in METHODS})
 
 
-@pytest.mark.full
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     asked=st.dictionaries(st.tuples(st.sampled_from(["one", "two"]), st.sampled_from(["p", "q"])), cases(), min_size=1),
     k=st.integers(1, 4),

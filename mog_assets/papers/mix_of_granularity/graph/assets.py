@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,15 +93,9 @@ def _nodes(work: Work) -> Any:
     layouts = [bucket_layout(documents.path(n), work.draft.path(n)) for n in names]
     terms_of = assemble([work.draft.path(name) for name in counted.values()], layouts)
     buckets = [work.draft.files[name] for name in counted.values()]
-    path, exists = work.file("terms.parquet", buckets)
-    if not exists:
-        with work.writing(path) as temporary:
-            save_terms(terms_of["terms"], temporary)
+    work.write("terms.parquet", [buckets], partial(save_terms, terms_of["terms"]))
     for name, matrix in (("nodes", terms_of["chunks"]), ("titles", terms_of["titles"])):
-        path, exists = work.file(f"{name}.npz", buckets)
-        if not exists:
-            with work.writing(path) as temporary:
-                save_matrix(temporary, matrix)
+        work.write(f"{name}.npz", [buckets], partial(save_matrix, matrix=matrix))
     return terms_of["chunks"]
 
 
