@@ -27,10 +27,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 import numpy as np
@@ -150,9 +149,12 @@ def synthetic(base: np.ndarray) -> type[Encoder]:
     class Synthetic(Encoder):
         size = base.shape[1]
 
+        def encode_questions(self, texts: Sequence[str], keep: bool = False) -> np.ndarray:
+            return self.encode(texts, keep=keep)
+
         @property
-        def _loaded(self) -> NoReturn:  # type: ignore[override]
-            raise AssertionError("expected texts to get made-up vectors, got a text to encode")
+        def encode_uncached(self) -> Callable[[Sequence[str]], np.ndarray]:  # type: ignore[override]
+            return self.encode_questions
 
         def encode_here(self, items: list[tuple[bytes, str]]) -> Generator[list[tuple[bytes, bytes]]]:
             for first in range(0, len(items), 4096):
@@ -210,11 +212,11 @@ def size_of(folder: Path) -> int:
 
 def build(folder: Path, project: Settings, chunks: int, graph: bool) -> None:
     """Make the corpus and its assets in this process; writes what every asset needed to `built.json`."""
-    from mog_assets.build import automation, plan, runner
+    from mog_assets.build import asset, plan, runner
 
     settings = prepare(folder, project, chunks)
     tools.Encoder = synthetic(source_vectors(project)[0])  # type: ignore[misc, attr-defined]
-    made, kept = automation.materialise, folder / "built.json"
+    made, kept = asset.materialise, folder / "built.json"
     rows: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
 
     def recording(recipe: Any, partition: str | None, *arguments: Any) -> Any:
@@ -231,7 +233,7 @@ def build(folder: Path, project: Settings, chunks: int, graph: bool) -> None:
             click.echo(f"{chunks:,}: {recipe.key} {row['cpu']:.1f} s of CPU, {row['peak'] / MIB:,.0f} MiB", err=True)
         return outcome
 
-    automation.materialise = recording  # type: ignore[attr-defined]
+    asset.materialise = recording  # type: ignore[attr-defined]
     every = {key: key.partition("/")[0] for key in plan.graph(settings)}
     flat = [key for key, stage in every.items() if stage in STAGES and stage != "sentence_graph"]
     # The graph comes last: what it takes and does not give back would count as the memory of what comes after it.
@@ -264,7 +266,6 @@ def ask(folder: Path, project: Settings) -> None:
         return (trained if asset == "mix" else opened.store).read(asset, corpus)
 
     served = Retrieval.open(opened, read, list(settings.corpora))
-    served = replace(served, index=replace(served.index, encode=partial(opened.encoder.encode, keep=False)))
     served.corpora.layout.document_of  # noqa: B018
     found: dict[str, Any] = {"layout": {"first": 1000 * (time.monotonic() - started), "peak": anonymous() - beside}}
 
