@@ -22,6 +22,7 @@ from mog_assets.build import markdown
 from mog_assets.evaluate.significance import by_document, permutation_p
 from mog_assets.questions.sets import Question
 from mog_assets.search.methods import parse
+from mog_assets.search.passages import pieces_in
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.weak_labels import measured
 from mog_assets.text.chunks import chunk_text
@@ -44,7 +45,7 @@ def right(retrieval: Retrieval, questions: Sequence[Question]) -> list[set[int]]
     for spans in measured(questions, retrieval.corpora):
         document, start, end = np.array(spans, np.int64).reshape(-1, 3).T
         # The piece that a span begins in begins before it, mostly.
-        firsts, lasts = layout.pieces(document, start + 1, end)[0] - 1, layout.pieces(document, start, end)[1]
+        firsts, lasts = pieces_in(layout, document, start + 1, end)[0] - 1, pieces_in(layout, document, start, end)[1]
         pieces.append({piece for a, b in zip(firsts.tolist(), lasts.tolist(), strict=True) for piece in range(a, b)})
     return pieces
 
@@ -53,7 +54,7 @@ def ours(retrieval: Retrieval, questions: Sequence[Question]) -> list[list[int]]
     """The best pieces by the package's BM25, best first."""
     asked = retrieval.again([question.question for question in questions])
     ranked = asked.rank(parse("bm25:fixed-1", retrieval.corpora.settings), BEST)
-    firsts, _ = retrieval.corpora.layout.pieces(ranked.document, ranked.start, ranked.end)
+    firsts, _ = pieces_in(retrieval.corpora.layout, ranked.document, ranked.start, ranked.end)
     rows: list[list[int]] = [[] for _ in questions]
     for question, rank, piece in zip(ranked.question.tolist(), ranked.rank.tolist(), firsts.tolist(), strict=True):
         if rank < BEST:

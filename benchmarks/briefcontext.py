@@ -24,6 +24,7 @@ from mog_assets.answer.neural import Neural
 from mog_assets.answer.roles import AnswerRequest, Passage, Roles, Usage
 from mog_assets.build import markdown
 from mog_assets.build.tools import Tools
+from mog_assets.config.budget import Budget
 from mog_assets.evaluate.significance import bootstrap_interval, by_document, permutation_p
 from mog_assets.papers.briefcontext.answerer import BRIEF_K, PARTITIONS, split
 from mog_assets.papers.briefcontext.preflight import THRESHOLD, TOP, another, overlap
@@ -93,7 +94,7 @@ def signals(
         told["agreement"].append(1 - overlap(first, second, AGREED))
     made = {name: np.array(values) for name, values in told.items()}
     if isinstance(roles, Neural):
-        short = retrieval.passages(parse(method, tools.settings), budget=tools.settings.budget)
+        short = retrieval.passages(parse(method, tools.settings), budget=Budget.of(tools.settings.budget))
         chances = []
         for query, own in zip(retrieval.queries, texts(retrieval.corpora, short, count), strict=True):
             best = roles.network.best(query, [(p.title, p.text) for p in own])
@@ -131,7 +132,7 @@ def study(tools: Tools, roles: Roles, name: str, method: str, most: int) -> None
     corpora = tools.settings.question_sets[name].corpora
     retrieval = Retrieval.open(tools, tools.store.read, corpora, [q.question for q in asked])
     budget = tools.settings.budget * BRIEF_K // PASSAGES
-    found = retrieval.passages(parse(method, tools.settings), budget=budget)
+    found = retrieval.passages(parse(method, tools.settings), budget=Budget(budget))
     passages = texts(retrieval.corpora, found, len(asked))
     rows = []
     for question, own in zip(asked, passages, strict=True):

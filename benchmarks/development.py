@@ -40,9 +40,10 @@ from mog_assets.questions.sets import Question, load_questions
 from mog_assets.resources.arrays import running
 from mog_assets.search.blend import Blend, kind
 from mog_assets.search.candidates import Candidates
+from mog_assets.search.depth import CONTEXTS
 from mog_assets.search.index import expert_names
 from mog_assets.search.methods import METHODS
-from mog_assets.search.passages import CONTEXTS, Passages
+from mog_assets.search.passages import Passages, pieces_in
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.training import FOLDS, Examples, Train, drawn, fixed_recalls, fused_recalls
 from mog_assets.search.weak_labels import measured
@@ -332,7 +333,7 @@ def _written_words(retrieval: Retrieval) -> list[Item]:
     words = sorted(word for word, own in documents.items() if len(own) == 1 and word in places_of)
     words = [words[i] for i in np.random.default_rng(0).permutation(len(words))[:WORDS]]
     spots = np.array([places_of[word] for word in words], np.int64).reshape(-1, 3)
-    after, _ = layout.pieces(spots[:, 0], spots[:, 1] + 1, spots[:, 2])
+    after, _ = pieces_in(layout, spots[:, 0], spots[:, 1] + 1, spots[:, 2])
     documents_of = spots[:, 0].tolist()
     return [Item("word", *own) for own in zip(words, documents_of, (after - 1).tolist(), strict=True)]
 

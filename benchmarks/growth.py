@@ -40,6 +40,7 @@ from mog_assets import config
 from mog_assets.build import markdown, tools
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
+from mog_assets.config.budget import Budget
 from mog_assets.resources.encoder import Encoder
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -275,15 +276,15 @@ def ask(folder: Path, project: Settings) -> None:
     fused = parse("fused", settings)
 
     def texts(question: str) -> Any:
-        ranked = served.again([question]).passages(fused, budget=4000)
+        ranked = served.again([question]).passages(fused, budget=Budget(4000))
         return served.corpora.texts(ranked.document.tolist())
 
     # The first opens what all need.
-    calls: dict[str, Callable[[str], Any]] = {"fused": passages("fused", budget=4000)}
+    calls: dict[str, Callable[[str], Any]] = {"fused": passages("fused", budget=Budget(4000))}
     calls |= {"fused with texts": texts, "bm25 at level 1": passages("fixed-1", k=40)}
     calls["dense at level 1"] = passages("dense-1", k=40)
     if trained.find("mix", None):
-        calls["mix"] = passages("mix", budget=4000)
+        calls["mix"] = passages("mix", budget=Budget(4000))
     for name, call in calls.items():
         times = []
         for question in questions[: WARM + TIMED]:

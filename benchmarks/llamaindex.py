@@ -26,7 +26,7 @@ from ranking import recall
 from mog_assets.build import markdown
 from mog_assets.evaluate.measures import evaluate
 from mog_assets.resources.encoder import Encoder
-from mog_assets.search.passages import CONTEXT_CHARS
+from mog_assets.search.depth import CONTEXT_CHARS
 from mog_assets.search.rankings import fused
 from mog_assets.search.training import fixed_recalls
 

@@ -25,6 +25,7 @@ from mog_assets.answer.reader.model import SHIPPED, Reader, shipped
 from mog_assets.answer.roles import AnswerRequest
 from mog_assets.build import markdown
 from mog_assets.build.tools import Tools
+from mog_assets.config.budget import Budget
 from mog_assets.evaluate.significance import bootstrap_interval, by_document, permutation_p
 from mog_assets.papers.experiments.assets import remembering
 from mog_assets.plugins.reader_training import fitting
@@ -58,7 +59,7 @@ def compared(tools: Tools, name: str, method: str, most: int, reader: Reader) ->
     asked = [asked[i] for i in sorted(np.random.default_rng(0).permutation(len(asked))[:most].tolist())]
     question_set = tools.settings.question_sets[name]
     retrieval = Retrieval.open(tools, tools.store.read, question_set.corpora, [q.question for q in asked])
-    found = retrieval.passages(parse(method, tools.settings), budget=tools.settings.budget)
+    found = retrieval.passages(parse(method, tools.settings), budget=Budget.of(tools.settings.budget))
     passages = texts(retrieval.corpora, found, len(asked))
     rules = Extractive(remembering(tools.encoder.encode), "")
     marks: dict[str, list[tuple[float, float]]] = {"extractive": [], "neural": [], "neural, always": []}

@@ -36,6 +36,7 @@ from scipy import sparse
 from mog_assets import config
 from mog_assets.build import markdown, tools
 from mog_assets.build.tools import Tools
+from mog_assets.config.budget import Budget
 from mog_assets.search.methods import parse
 from mog_assets.search.retrieval import Retrieval
 
@@ -102,7 +103,7 @@ def open_ours(collection: Collection, folder: Path) -> Ask:
 
     def ask(number: int, count: int) -> list[int]:
         alone = retrieval.again([collection.questions[number]], vectors[number][None])
-        passages = alone.passages(fused, count, BUDGET)
+        passages = alone.passages(fused, count, Budget(BUDGET))
         texts = retrieval.corpora.texts(passages.document.tolist())
         spans = zip(passages.document.tolist(), passages.start.tolist(), passages.end.tolist(), strict=True)
         assert all(texts[document][1][start:end] for document, start, end in spans)

@@ -23,7 +23,9 @@ import numpy as np
 from mog_assets import config
 from mog_assets.build import markdown
 from mog_assets.build.tools import Tools
+from mog_assets.config.budget import Budget
 from mog_assets.evaluate.candidates_assets import read_examples
+from mog_assets.index.vectors import near
 from mog_assets.papers.level_search.search import bm25
 from mog_assets.papers.mix_of_granularity import mog
 from mog_assets.questions.sets import load_questions
@@ -72,7 +74,9 @@ def main(path: str, name: str, count: int) -> None:
     asked = [q.question for q in load_questions(stored, question_set.test) if q.evidence]
     some = asked[: count + WARM]
     opened = Retrieval.open(tools, tools.store.read, question_set.corpora)
-    served = replace(opened, index=replace(opened.index, encode=partial(tools.encoder.encode, keep=False)))
+    served = replace(
+        opened, index=replace(opened.index, open_encoder=lambda: partial(tools.encoder.encode, keep=False))
+    )
     rows = []
 
     def add(what: str, call: Callable[[str], Any]) -> None:
@@ -102,7 +106,7 @@ def main(path: str, name: str, count: int) -> None:
         return lambda question: served.again([question]).passages(parse(method, settings), **limit)
 
     for method in ("fused", "mog", "mix"):
-        add(f"{method}: passages of 4,000 characters", passages(method, budget=4000))
+        add(f"{method}: passages of 4,000 characters", passages(method, budget=Budget(4000)))
     click.echo(f"{len(held):,} pieces, {len(some) - WARM} questions\n\n{markdown.table(rows)}\n")
 
     # Recall of the rounded vectors that serving uses, at 40, against the product in float32.
@@ -110,7 +114,7 @@ def main(path: str, name: str, count: int) -> None:
     same = []
     for vector in vectors:
         exact = np.argsort(-(held @ vector), kind="stable")[:40]
-        same.append(np.isin(exact, opened.index.near(vector, 40, None)).mean())
+        same.append(np.isin(exact, near(opened.index.corpora.neighbours, vector, 40, None)).mean())
     click.echo(f"recall of the best 40 pieces by rounded vectors against float32: {np.mean(same):.4f}")
     every = opened.again(asked)
     click.echo(f"encoding {len(asked):,} questions: {once(lambda: served.index.encode(asked)):.1f} s")

@@ -66,7 +66,7 @@ PDF_FORMS: Registry[Any] = Registry("reader of PDF forms")
 READERS: Registry[Any] = Registry("reader", "mog_assets.documents.formats.kinds")
 # The others are those of retrievers and levels, such as `bm25-1`.
 _RETRIEVERS = ("bm25", "dense", "title")
-EXPERTS: Registry[Any] = Registry("expert", "mog_assets.search.relations", reserved=_RETRIEVERS)
+EXPERTS: Registry[Any] = Registry("expert", "mog_assets.search.experts", reserved=_RETRIEVERS)
 METHODS: Registry[Any] = Registry("kind of method", "mog_assets.search.builtin_methods")
 # Methods by other names for them.
 METHOD_NAMES: Registry[str] = Registry("name of a method")

@@ -1,29 +1,11 @@
-"""Arrays as `.npy` files."""
+"""Arrays with one row per member of a group (a passage of a question, a chunk of a document), groups in order."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 
 # Numbers of a sample that a quantile is estimated from.
 _SAMPLE = 1024
-
-
-def save_array(path: Path, array: np.ndarray) -> None:
-    """Write an array that `numpy.load` can read and memory-map.
-
-    Raises:
-        OSError: it could not be written completely. `numpy.save` (numpy 2.4) does not notice this for the last 4 KiB
-            and leaves a truncated file.
-    """
-    array = np.ascontiguousarray(array)
-    with path.open("wb") as stream:
-        np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(array))
-        stream.write(array.reshape(-1).view(np.uint8).data)
-
-
-# Arrays with one row per member of a group (a passage of a question, a chunk of a document), groups in order
 
 
 def places(groups: np.ndarray) -> np.ndarray:
@@ -131,11 +113,3 @@ def distinct(numbers: np.ndarray) -> np.ndarray:
     new = np.ones(len(numbers), bool)
     np.not_equal(numbers[1:], numbers[:-1], out=new[1:])
     return numbers[new]
-
-
-def mixed(values: np.ndarray) -> np.ndarray:
-    """A bijection of uint64 numbers that spreads every bit (splitmix64, Steele et al. 2014)."""
-    values = values + np.uint64(0x9E3779B97F4A7C15)
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any, TypeVar
 
 from mog_assets.resources.registry import TRACERS
@@ -17,6 +18,7 @@ T = TypeVar("T")
 _NONE: AbstractContextManager[None] = nullcontext()
 
 
+@cache
 def _registered() -> Any:
     return next(iter(TRACERS.values()), None)
 

@@ -23,8 +23,10 @@ from mog_assets.questions.sets import Question
 from mog_assets.resources import tracing
 from mog_assets.resources.arrays import ranges
 from mog_assets.search.controls import gold_passages, random_passages
+from mog_assets.search.groups import grouped
 from mog_assets.search.methods import Method, ungrouped
-from mog_assets.search.passages import texts
+from mog_assets.search.multihop import passages_after
+from mog_assets.search.passages import pieces_in, texts
 from mog_assets.search.retrieval import Retrieval
 
 S = TypeVar("S")
@@ -187,7 +189,7 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
         retrieval = opened.again(queries)
         used = retrieval.resolved(method.within(limit))
         if used.ranking and any(read):
-            ranked = retrieval.passages_after(*_pieces(opened.corpora, read), budget.share(k, PASSAGES))
+            ranked = passages_after(retrieval, *_pieces(opened.corpora, read), budget.share(k, PASSAGES))
         elif used.ranking:
             ranked = retrieval.passages(used, budget=budget.share(k, PASSAGES))
         else:
@@ -196,7 +198,7 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
         passages = texts(retrieval.corpora, ranked, len(queries))
         return [
             RetrievedPassages(passages_of, {name: value for name, value in group.items() if name in ungrouped()})
-            for passages_of, group in zip(passages, retrieval.grouped(used, k), strict=True)
+            for passages_of, group in zip(passages, grouped(retrieval, used, k), strict=True)
         ]
 
     return retrieve
@@ -216,5 +218,5 @@ def _pieces(corpora: Corpora, read: Sequence[Sequence[Passage]]) -> tuple[np.nda
         for corpus, document, start, end in passage.spans
     ]
     query, document, start, end = np.array(spans, np.int64).reshape(-1, 4).T
-    first, last = corpora.layout.pieces(document, start, end)
+    first, last = pieces_in(corpora.layout, document, start, end)
     return np.repeat(query, last - first), ranges(first, last)

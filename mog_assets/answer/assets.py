@@ -22,8 +22,8 @@ from mog_assets.questions.sets import Question, load_questions
 from mog_assets.registry import JUDGES
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.store import Artefact
+from mog_assets.search.experts import versions
 from mog_assets.search.methods import further_settings, needs, trained_methods
-from mog_assets.search.relations import versions
 from mog_assets.search.retrieval import Retrieval
 
 GROUP = "answering"

@@ -25,8 +25,8 @@ from mog_assets.evaluate.scores import leaderboard, score
 from mog_assets.questions.sets import load_questions
 from mog_assets.questions.sources import origins, said
 from mog_assets.registry import RUN_TABLES, SCORE_TABLES
+from mog_assets.search.experts import versions
 from mog_assets.search.methods import further_settings, limited, needs
-from mog_assets.search.relations import versions
 
 GROUP = "evaluation"
 

@@ -102,7 +102,10 @@ def standing(retrieval: Retrieval, items: Sequence[Item], rankings: Sequence[str
         ranked = retrieval.again([template.format(item.text) for item in items])
         candidates = ranked.read.candidates
         by_words = candidates.scores[:, 0]
-        for name, scores in ((LEAST, by_words), *((name, ranked.scores(name)) for name in rankings)):
+        for name, scores in (
+            (LEAST, by_words),
+            *((name, ranked.scores(parse(name, retrieval.index.settings))) for name in rankings),
+        ):
             first, near = placed(candidates, scores, items, retrieval.corpora.layout)
             rows = [(form, item.kind, item.text, item.document) for item in items]
             part = pd.DataFrame(rows, columns=["form", "kind", "text", "document"])

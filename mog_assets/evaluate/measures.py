@@ -17,7 +17,7 @@ from mog_assets.questions.sets import Level, Question
 from mog_assets.questions.sources import Origins, is_generated
 from mog_assets.registry import Registry
 from mog_assets.resources.arrays import pairs as join
-from mog_assets.search.passages import CONTEXTS
+from mog_assets.search.depth import CONTEXTS
 
 # The longest context in tokens, at four characters each; `tokens_to_answer` counts no further.
 TOKENS = 2000

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 from mog_assets.config import Settings
 from mog_assets.index.corpora import Corpora
 from mog_assets.questions.sets import Question
+from mog_assets.search.depth import cut
 from mog_assets.search.methods import Method
-from mog_assets.search.passages import Passages, cut
+from mog_assets.search.passages import Passages
 from mog_assets.search.retrieval import Retrieval
 
 RUNS = "runs.parquet"

@@ -14,6 +14,7 @@ from mog_assets.evaluate.candidates_assets import stored_candidates, test_questi
 from mog_assets.evaluate.runs import RUNS, ranked, read_runs, run_table, write_runs
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.registry import RUN_TABLES
+from mog_assets.search.groups import fell_back, groups_of
 from mog_assets.search.methods import AUTO, LIMITS, Method, named_methods, needs, parse, trained_methods
 from mog_assets.search.retrieval import Retrieval
 
@@ -81,13 +82,13 @@ class _Ranking:
             for table, rows_of in self.rows.items():
                 rows_of += RUN_TABLES[table].rows(method, questions, retrieval)
             if method.limit:
-                fell_back = int(np.count_nonzero(retrieval.fell_back(method, settings.k)))
-                none = int(retrieval.groups(method.limit).none.sum())
+                dropped = int(np.count_nonzero(fell_back(retrieval, method, settings.k)))
+                none = int(groups_of(retrieval, method.limit).none.sum())
                 counts = {"questions": len(questions), f"without a {LIMITS[method.limit].group}": none}
                 row = {"method": method.name, "question set": name, **counts}
                 rows = self.fallbacks.setdefault(method.limit, [])
-                rows.append({**row, f"passages of all {method.limit}": fell_back})
-                work.counts[f"{name}, {method.name}: fallbacks"] = fell_back
+                rows.append({**row, f"passages of all {method.limit}": dropped})
+                work.counts[f"{name}, {method.name}: fallbacks"] = dropped
 
 
 def orders_candidates(methods: Sequence[Method]) -> bool:

@@ -33,10 +33,10 @@ from mog_assets.resources.store import Artefact, digest
 from mog_assets.resources.tensors import decode
 from mog_assets.search import features, models
 from mog_assets.search.blend import Reranked
+from mog_assets.search.experts import costs, versions
 from mog_assets.search.index import CHOSEN
 from mog_assets.search.methods import METHODS, needs, parse, trained_methods
 from mog_assets.search.rankings import models_of, rereads
-from mog_assets.search.relations import costs, versions
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.training import (
     TRAININGS,
@@ -181,7 +181,7 @@ def build_known_items(work: Work) -> None:
     opened = Retrieval.open(work.tools, work.input, list(settings.corpora))
     # Nobody asks these questions again, so their vectors are not kept.
     encode = partial(work.tools.encoder.encode_questions, keep=False)
-    retrieval = replace(opened, index=replace(opened.index, encode=encode))
+    retrieval = replace(opened, index=replace(opened.index, open_encoder=lambda: encode))
     items = drawn_items(retrieval.corpora)
     with work.progress(len(items), "known items asked for") as advance:
         table = standing(retrieval, items, rankings) if items else pd.DataFrame(columns=["form", "ranking"])

@@ -11,19 +11,24 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from mog_assets.index.postings import open_tables
-from mog_assets.index.term_tables import Terms, Together
+from mog_assets.index.postings import Terms
+from mog_assets.index.spelling import Vocabulary, taken_for
+from mog_assets.index.statistics import Together
+from mog_assets.index.term_counts import open_tables
 from mog_assets.resources.errors import MogError
+from mog_assets.text.characters import plain
 from mog_assets.text.languages import DEFAULT, detected, of_question
-from mog_assets.text.questions import Analysed, Vocabulary, analysed
-from mog_assets.text.terms import terms_of
+from mog_assets.text.terms import EXACT, LETTERS, SHORTEST, folded, is_word, terms_of, words_in
 
+# Names in code with the parts that they belong to, such as gc.auto, os.path.join() and std::vector.
+_QUALIFIED = re.compile(r"(?!\d)\w+(?:(?:\.|::|->)\w+)+")
+_NAME_IN_CODE = re.compile(r"\w*(?:_\w|\d|[a-z]{2}[A-Z][a-z])\w*")
 # The most frequent terms that are looked at.
 TERMS = 2000
 _WORD = re.compile(r"[^\W\d_]+")
@@ -43,6 +48,21 @@ def languages_in(documents: Any) -> dict[str, int]:
         place = f"documents of {documents.manifest.partition}"
         raise MogError(f"{place}: expected them with their languages, got what an earlier version read: run `mog run`")
     return counts
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """A question as it is searched for.
+
+    Attributes:
+        terms: In order, repetitions included.
+        taken: Words that no document has, case folded, with the word that each is taken for.
+        whole: Whether the question is one option, version or name in code that documents have as it stands.
+    """
+
+    terms: list[str]
+    taken: dict[str, str] = field(default_factory=dict)
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,6 +113,48 @@ class Analysis:
         words = Terms([table for tokens in stored for table in open_tables(tokens, "words_")])
         letters = "".join(tokens.manifest.info["letters"] for tokens in stored)
         return Vocabulary(occurrences, letters, Together(words, "occurrences"))
+
+
+def analysed(question: str, language: str, vocabulary: Vocabulary) -> Analysed:
+    """A question in a language.
+
+    A word that no document has is taken for one of theirs that is an edit away (a letter more, less or another, or two
+    in the other order), the most frequent if there are several; else for another form of such a word. A question that
+    is one option, version or name in code, and that documents have as it stands, has no other term.
+
+    Args:
+        question: The question.
+        language: Code of its language.
+        vocabulary: Of the documents that it is asked of.
+    """
+    question = (question if question.isascii() else plain(question)[0]).strip()
+    typed = question.removesuffix("()")
+    # A Japanese sentence with a number in it looks like a name in code.
+    if EXACT.fullmatch(typed) or (_NAME_IN_CODE.fullmatch(typed) and is_word(typed)):
+        whole = terms_of([typed], language)[0][:1]
+        if vocabulary.occurrences.values_of(whole).any():
+            return Analysed(whole, whole=True)
+    elif _QUALIFIED.fullmatch(typed) and is_word(typed):
+        terms = terms_of([typed], language)[0]
+        if terms and vocabulary.occurrences.values_of(terms).all():
+            return Analysed(terms, whole=True)
+    unknown = _unknown(question, language, vocabulary)
+    taken = taken_for(unknown, language, vocabulary) if unknown else {}
+    if taken:
+        question = LETTERS.sub(lambda match: taken.get(folded(match[0]), match[0]), question)
+    return Analysed(terms_of([question], language)[0], taken)
+
+
+def _unknown(question: str, language: str, vocabulary: Vocabulary) -> list[str]:
+    """Return the words of a question that no document has."""
+    words = sorted({word for word in words_in(question) if len(word) >= SHORTEST})
+    terms_of_words = terms_of(words, language)
+    every = list(dict.fromkeys(term for terms in terms_of_words for term in terms))
+    times = vocabulary.occurrences.values_of(every).tolist()
+    present = {term for term, count in zip(every, times, strict=True) if count}
+    columns = zip(words, terms_of_words, vocabulary.words.values_of(words).tolist(), strict=True)
+    # Documents of other languages may have it as it is written.
+    return [word for word, terms, written in columns if terms and not written and present.isdisjoint(terms)]
 
 
 def known_share(terms: Sequence[str], counts: np.ndarray, is_token: Known) -> float:

@@ -15,7 +15,7 @@ from mog_assets.documents.documents import READER
 from mog_assets.index.encoding import encode_buckets
 from mog_assets.index.layouts import open_layout
 from mog_assets.resources import tensors
-from mog_assets.resources.arrays import save_array
+from mog_assets.resources.files import save_array
 from mog_assets.resources.store import Artefact
 from mog_assets.text.chunkers import CHUNKERS, WEIGHTS, bucket_units
 from mog_assets.text.cuts import unit_chars

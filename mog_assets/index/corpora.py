@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mog_assets.config import Settings
 from mog_assets.index.analysis import Analysis
 from mog_assets.index.layouts import join_layouts, open_layout
-from mog_assets.index.postings import Postings, StoredStatistics, open_counts, open_tables, open_titles
-from mog_assets.index.term_tables import Terms
+from mog_assets.index.postings import Postings, Terms
+from mog_assets.index.statistics import StoredStatistics
+from mog_assets.index.stored_documents import StoredDocuments
+from mog_assets.index.term_counts import open_counts, open_tables, open_titles
 from mog_assets.index.vectors import Neighbours, VectorTable
 from mog_assets.resources.arrays import pairs
-from mog_assets.resources.tables import OpenTables, read_table
+from mog_assets.resources.tables import read_table
 from mog_assets.text.chunks import Layout
 from mog_assets.text.cuts import token_starts
 
@@ -128,34 +129,18 @@ class Corpora:
         stored = [self.read(key, name) for name in self.names]
         return [artefact.path(name) for artefact in stored for name in artefact.names("bucket")]
 
+    @cached_property
+    def stored(self) -> StoredDocuments:
+        """What is stored of documents."""
+        return StoredDocuments(self.bucket_files("documents"))
+
     def texts(self, documents: Iterable[int]) -> dict[int, tuple[str, str]]:
         """Return titles and texts of some documents, by position."""
-        return {position: (row["title"], row["text"]) for position, row in self.rows(documents).items()}
-
-    def rows(self, documents: Iterable[int], columns: Sequence[str] = ("title", "text")) -> dict[int, dict[str, Any]]:
-        """Return what is stored of some documents, by position.
-
-        Args:
-            documents: Positions of the documents.
-            columns: Names of columns of the asset `documents`.
-        """
-        metadata: dict[int, dict[str, Any]] = {}
-        starts, paths = self._buckets
-        wanted = np.unique(np.array(list(documents), np.int64))
-        bucket = np.searchsorted(starts, wanted, side="right") - 1
-        for number in np.unique(bucket).tolist():
-            here = wanted[bucket == number]
-            table = self._tables.take(paths[number], here - starts[number], columns)
-            metadata.update(zip(here.tolist(), table, strict=True))
-        return metadata
-
-    @cached_property
-    def _tables(self) -> OpenTables:
-        return OpenTables()
+        return {position: (row["title"], row["text"]) for position, row in self.stored.rows(documents).items()}
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Return some columns of all documents, in order, a bucket at a time."""
-        for path in self._buckets[1]:
+        for path in self.stored.paths:
             yield read_table(path, columns)
 
     @cached_property
@@ -165,15 +150,6 @@ class Corpora:
         characters = [table["characters"].to_numpy() for table in tables]
         languages = [code for table in tables for code in table["language"].to_pylist()]
         return np.concatenate(characters or [np.empty(0, np.int64)]), languages
-
-    @cached_property
-    def _buckets(self) -> tuple[np.ndarray, list[Path]]:
-        """First document of each bucket that has any, and its path."""
-        stored = [self.read("documents", name) for name in self.names]
-        paths = [artefact.path(bucket) for artefact in stored for bucket in artefact.names("bucket")]
-        sizes = np.array([pq.read_metadata(path).num_rows for path in paths], np.int64)
-        filled = np.flatnonzero(sizes)
-        return (np.cumsum(sizes) - sizes)[filled], [paths[i] for i in filled]
 
     @cached_property
     def _token_starts(self) -> dict[int, np.ndarray]:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from mog_assets.build.recipe import Work
 from mog_assets.index.layouts import bucket_layout
 from mog_assets.index.vectors import round_vectors
-from mog_assets.resources.arrays import save_array
+from mog_assets.resources.files import save_array
 from mog_assets.resources.store import Artefact
 from mog_assets.text.chunks import Layout, chunk_text
 

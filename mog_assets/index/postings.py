@@ -1,46 +1,114 @@
 """Postings: which texts have a term, and how often, mapped from the files of shards and weighed where a question is.
 
-Opening reads no posting. A question reads those of its own terms, once: `Matches` are what all steps of a search know
-of words. Scores are Lucene's form of BM25 (Kamphuis et al. 2020). What weighs terms are statistics: in how many
-texts of all corpora that are searched together each occurs.
+Opening reads no posting. A question looks its terms up in the vocabularies of all shards (`Terms`) and reads their
+postings, once: `Matches` are what all steps of a search know of words. Scores are Lucene's form of BM25 (Kamphuis et
+al. 2020). What weighs terms are statistics: in how many texts of all corpora that are searched together each occurs.
 """
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import lru_cache
 
 import numpy as np
 
-from mog_assets.index.term_tables import Sums, Terms, TermTable, Together
+from mog_assets.index.term_counts import TermCounts
+from mog_assets.index.term_tables import TermTable
 from mog_assets.resources.lazy import cached_property
-from mog_assets.resources.store import Artefact
-from mog_assets.resources.tensors import mapped
+
+# Up to so many terms of all tables, a dictionary takes a fifth of a second and some megabytes.
+_SMALL = 1 << 18
+# Lookups that are remembered, and of how many terms at most.
+_REMEMBERED, _FEW = 64, 10_000
 
 
-@dataclass(frozen=True)
-class TermCounts:
-    """Counts of one kind of text of one shard of a corpus, by column of a sparse matrix of shape (texts, terms).
+class Terms:
+    """Looks terms up in several tables at once.
 
-    Attributes:
-        terms: Sorted; those of stored counts are the vocabulary of the shard, a `TermTable`.
-        indptr, indices, counts: CSC arrays.
-        lengths: Tokens of every text.
+    Args:
+        tables: The tables.
     """
 
-    terms: Sequence[str]
-    indptr: np.ndarray
-    indices: np.ndarray
-    counts: np.ndarray
-    lengths: np.ndarray
+    def __init__(self, tables: Sequence[TermTable]) -> None:
+        self.tables = tables
+        # The terms of a question are looked up for pieces, titles and spelling.
+        self._remembered = lru_cache(_REMEMBERED)(self._by_hash)
 
-    @property
-    def frequencies(self) -> np.ndarray:
-        """int64 array of shape (terms,): in how many texts a term occurs."""
-        return np.diff(self.indptr)
+    @cached_property
+    def numbers(self) -> dict[str, int] | None:
+        """A number for each term, in the order of the tables; None of terms too many for a dictionary."""
+        if sum(map(len, self.tables)) > _SMALL:
+            return None
+        number: dict[str, int] = {}
+        for table in self.tables:
+            for term in table:
+                number.setdefault(term, len(number))
+        return number
+
+    @cached_property
+    def _rows(self) -> np.ndarray:
+        """Rows of numbered terms in each table, and a column of −1 for those without a number."""
+        assert self.numbers is not None
+        rows = np.full((len(self.tables), len(self.numbers) + 1), -1, np.int32)
+        for place, table in enumerate(self.tables):
+            rows[place, self.numbered(table)] = np.arange(len(table))
+        return rows
+
+    def numbered(self, terms: Iterable[str]) -> list[int]:
+        """Return the numbers of some terms, −1 of those that no table has."""
+        assert self.numbers is not None
+        number = self.numbers.get
+        return [number(term, -1) for term in terms]
+
+    def rows(self, terms: Sequence[str]) -> np.ndarray:
+        """Rows of some terms in each table, −1 where they are not there: integers of shape (tables, terms)."""
+        if self.numbers is not None:
+            return self._rows[:, self.numbered(terms)]
+        return self._remembered(tuple(terms)) if len(terms) < _FEW else self._by_hash(terms)
+
+    def _by_hash(self, terms: Sequence[str]) -> np.ndarray:
+        rows = np.full((len(self.tables), len(terms)), -1, np.int64)
+        for place, table in enumerate(self.tables):
+            rows[place] = table.rows(terms)
+        rows.flags.writeable = False
+        return rows
+
+
+class Sums:
+    """Numbers of terms that stand in the columns of several tables, added up over these.
+
+    Args:
+        terms: Looks terms up in the tables.
+        columns: Some columns of each table, all of numbers of 0 or more.
+    """
+
+    def __init__(self, terms: Terms, columns: Sequence[Sequence[np.ndarray]]) -> None:
+        self._terms, self._columns, self._count = terms, columns, len(columns[0]) if columns else 1
+
+    @cached_property
+    def _every(self) -> np.ndarray:
+        """The sums of numbered terms, and 0 for those without a number."""
+        assert self._terms.numbers is not None
+        every = np.zeros((self._count, len(self._terms.numbers) + 1), np.int64)
+        for table, columns in zip(self._terms.tables, self._columns, strict=True):
+            every[:, self._terms.numbered(table)] += columns
+        return every
+
+    def of(self, terms: Sequence[str]) -> np.ndarray:
+        """Sums of some terms, 0 of those that no table has: int64 array of shape (columns, terms)."""
+        if self._terms.numbers is not None:
+            return self._every[:, self._terms.numbered(terms)]
+        total = np.zeros((self._count, len(terms)), np.int64)
+        for columns, rows in zip(self._columns, self._terms.rows(terms), strict=True):
+            at = np.flatnonzero(rows >= 0)
+            total[:, at] += [column[rows[at]] for column in columns]
+        return total
+
+    def values_of(self, terms: Sequence[str]) -> np.ndarray:
+        """Sums of some terms in the first columns, 0 of those that no table has: int64 array of shape (terms,)."""
+        values: np.ndarray = self.of(terms)[0]
+        return values
 
 
 class Postings:
@@ -174,101 +242,19 @@ def idf(texts: int | np.ndarray, frequencies: np.ndarray) -> np.ndarray:
     return np.log1p((texts - frequencies + 0.5) / (frequencies + 0.5))
 
 
-def mapped_counts(path: Path, terms: Sequence[str]) -> TermCounts:
-    """Open counts in the types that they are stored in; entries are read where they are used."""
-    stored = mapped(path)
-    indptr = np.concatenate([[0], np.cumsum(stored["frequencies"], dtype=np.int64)])
-    return TermCounts(terms, indptr, *(stored[name] for name in ("chunks", "counts", "lengths")))
+@dataclass(frozen=True)
+class TermWeights:
+    """Weighs terms by how many texts have them.
 
-
-def open_tables(tokens: Artefact, kind: str = "terms_") -> list[TermTable]:
-    """Open the vocabulary of each shard of a corpus, or its words as they are written: `words_`."""
-    return [TermTable(tokens.path(name)) for name in tokens.names(kind)]
-
-
-def open_counts(counts: Artefact, tokens: Artefact) -> list[TermCounts]:
-    """Open the term counts of level 1 of a corpus, per shard: `bm25/level_1` with the vocabularies of `tokens`."""
-    return _opened(counts, tokens, "counts")
-
-
-def open_titles(tokens: Artefact) -> list[TermCounts]:
-    """Open the term counts of the titles of a corpus, per shard."""
-    return _opened(tokens, tokens, "titles")
-
-
-def _opened(stored: Artefact, tokens: Artefact, what: str) -> list[TermCounts]:
-    shards = [name.removeprefix("terms_").partition(".")[0] for name in tokens.names("terms_")]
-    tables = zip(shards, open_tables(tokens), strict=True)
-    return [mapped_counts(stored.path(f"{what}_{shard}.safetensors"), table) for shard, table in tables]
-
-
-# Numbers of texts and tokens, by corpus and kind of text; and frequent words, by corpus and language.
-TOTALS, LANGUAGES = "totals.json", "languages.json"
-Counted = tuple[Sequence[str], np.ndarray, int, int]
-"""Of the texts of one kind: terms; in how many texts each occurs, shape (terms,); number of texts; their tokens."""
-
-
-def file_of(corpus: str) -> str:
-    """The file with the document frequencies of a corpus."""
-    return f"terms_{corpus}.arrow"
-
-
-class StoredStatistics:
-    """The statistics of some corpora together.
-
-    Args:
-        path: Path of a file of the artefact by its logical name.
-        corpora: Their names.
+    Attributes:
+        frequencies: In how many texts of each kind terms occur.
+        texts: How many there are, by kind.
     """
 
-    def __init__(self, path: Callable[[str], Path], corpora: Sequence[str]) -> None:
-        self._path, self._corpora = path, list(corpora)
+    frequencies: Sums
+    texts: Mapping[str, int]
 
-    @cached_property
-    def _totals(self) -> dict[str, tuple[int, int]]:
-        """By kind, how many texts there are, and their tokens."""
-        stored = json.loads(self._path(TOTALS).read_bytes())
-        rows = [stored[corpus] for corpus in self._corpora]
-        return {kind: (sum(o[kind][0] for o in rows), sum(o[kind][1] for o in rows)) for kind in rows[0]}
-
-    @cached_property
-    def _terms(self) -> Terms:
-        return Terms([TermTable(self._path(file_of(corpus))) for corpus in self._corpora])
-
-    @property
-    def kinds(self) -> list[str]:
-        """Kinds of texts that are counted."""
-        return list(self._totals)
-
-    def by_language(self) -> dict[str, tuple[list[str], np.ndarray]]:
-        """Frequent terms of the documents in each language, the most frequent first, and how often they occur."""
-        counts: dict[str, Counter[str]] = {}
-        stored = json.loads(self._path(LANGUAGES).read_bytes())
-        for code, of_corpus in (item for corpus in self._corpora for item in stored[corpus].items()):
-            counts[code] = counts.get(code, Counter()) + Counter(of_corpus)
-        ranked = {code: own.most_common() for code, own in counts.items()}
-        return {code: ([term for term, _ in own], np.array([n for _, n in own])) for code, own in ranked.items()}
-
-    @cached_property
-    def _frequencies(self) -> Sums:
-        tables = self._terms.tables
-        return Sums(self._terms, [[table.column(kind) for kind in self.kinds] for table in tables])
-
-    def weights(self, terms: Sequence[str]) -> dict[str, np.ndarray]:
+    def of(self, terms: Sequence[str]) -> dict[str, np.ndarray]:
         """By kind, the inverse document frequency of each term, float64 of shape (terms,)."""
-        texts = np.array([self.texts[kind] for kind in self.kinds])[:, None]
-        return dict(zip(self.kinds, idf(texts, np.maximum(self._frequencies.of(terms), 1)), strict=True))
-
-    @cached_property
-    def texts(self) -> dict[str, int]:
-        """By kind, how many texts there are."""
-        return {kind: texts for kind, (texts, _) in self._totals.items()}
-
-    @cached_property
-    def mean_lengths(self) -> dict[str, float]:
-        """By kind, the mean tokens of a text."""
-        return {kind: tokens / max(texts, 1) for kind, (texts, tokens) in self._totals.items()}
-
-    def frequencies(self, kind: str) -> Together:
-        """In how many texts of a kind, such as `level_1` or `title`, each term occurs."""
-        return Together(self._terms, kind)
+        texts = np.array(list(self.texts.values()))[:, None]
+        return dict(zip(self.texts, idf(texts, np.maximum(self.frequencies.of(terms), 1)), strict=True))

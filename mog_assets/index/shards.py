@@ -24,7 +24,7 @@ from mog_assets.index.term_tables import TermTable, write_table
 from mog_assets.index.tokens import assemble, level_counts
 from mog_assets.resources.tables import text_array
 from mog_assets.text.characters import plain
-from mog_assets.text.questions import WORD, words_in
+from mog_assets.text.terms import LETTERS, words_in
 
 # More than the number of any bucket; a power of two.
 _BUCKETS = 4096
@@ -99,7 +99,7 @@ def write_words(documents: Sequence[str], out: str) -> int:
     for path in documents:
         for column in pq.read_table(path, columns=["title", "text"]).columns:
             for text in column.to_pylist():
-                written.update(WORD.findall(plain(text)[0]))
+                written.update(LETTERS.findall(plain(text)[0]))
     totals: Counter[str] = Counter()
     for word, times in written.items():
         totals.update(dict.fromkeys(words_in(word), times))

@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from mog_assets.build.recipe import Work
 from mog_assets.build.tools import Tools
 from mog_assets.index.analysis import TERMS
-from mog_assets.index.postings import LANGUAGES, TOTALS, Counted, file_of, open_titles
 from mog_assets.index.shards import frequencies_and_totals
+from mog_assets.index.statistics import LANGUAGES, TOTALS, Counted, file_of
+from mog_assets.index.term_counts import open_titles
 from mog_assets.index.term_tables import TermTable, write_table
 from mog_assets.resources.store import Artefact
 from mog_assets.resources.tables import read_table

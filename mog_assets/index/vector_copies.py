@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mog_assets.build.recipe import Work
-from mog_assets.resources.arrays import save_array
+from mog_assets.resources.files import save_array
 from mog_assets.resources.store import Artefact, file_digest
 from mog_assets.resources.vector_cache import VectorCache, prefixes, text_hashes
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.resources.arrays import greatest_of
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.lazy import cached_property
 
@@ -262,3 +263,22 @@ def _opened(path: Path, count: int) -> Any:
             f"{path.name} of neighbours: expected a graph of {count:,} vectors, got another ({why}): `mog run`"
         )
     return graph
+
+
+def near(shards: Sequence[Neighbours], vector: np.ndarray, k: int, allowed: np.ndarray | None) -> np.ndarray:
+    """Return pieces near a question, the k nearest among them, ascending.
+
+    Args:
+        shards: All pieces, in order.
+        vector: Of the question.
+        k: How many of the nearest are wanted.
+        allowed: Pieces that may be found, bool of shape (pieces,); None if all.
+    """
+    query, parts, first = Near(vector, k), [], 0
+    for shard in shards:
+        parts.append(shard.compare(query, None if allowed is None else allowed[first : first + shard.count]))
+        first += shard.count
+    products = parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.float32), *parts])
+    # By rounded vectors the nearest are not quite the first.
+    best = greatest_of(products, OVERSAMPLING * k + int(np.count_nonzero(products == np.inf)))
+    return best[products[best] > -np.inf]

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -51,14 +52,15 @@ def of_texts(experts: Sequence[str]) -> np.ndarray:
 
 
 @lru_cache
-def _described(experts: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, int], list[int]]:
+def _described(experts: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, int], list[Any]]:
     """Columns of experts of texts, which are of vectors, their levels less the mean; of relations; and of others."""
     texts = np.flatnonzero(of_texts(experts))
     levels = np.array([int(experts[column].rpartition("-")[2]) for column in texts])
     dense = np.array([kind(experts[column]) == "dense" for column in texts], bool)
     relations = {name: experts.index(name) for name in _RELATIONS if name in experts}
     others = sorted({*range(len(experts))} - {*texts.tolist(), *relations.values()})
-    return texts, dense, levels - levels.mean(), relations, others
+    added = [(column, EXPERTS[experts[column]]) for column in others if experts[column] in EXPERTS]
+    return texts, dense, levels - levels.mean(), relations, added
 
 
 @dataclass(frozen=True)
@@ -92,13 +94,12 @@ class Blend:
             candidates: Of the questions.
             experts: Names of the experts, by column of the scores; those of other kinds weigh what they say themselves.
         """
-        texts, dense, levels, relations, others = _described(tuple(experts))
+        texts, dense, levels, relations, added = _described(tuple(experts))
         weights, confidence = np.zeros(candidates.shape), candidates.confidence
         for name, column in relations.items():
             weights[:, column] = np.interp(confidence[:, column], (_FAINT, _CLEAR), (0, getattr(self, name)))
-        for column in others:
-            expert = EXPERTS.get(experts[column])
-            if expert is not None and (self.reads or not expert.reads):
+        for column, expert in added:
+            if self.reads or not expert.reads:
                 weights[:, column] = expert.weight
         # An expert that tells no candidates apart has no confidence at all.
         sure = np.maximum(confidence[:, texts], 1e-9) ** self.confidence

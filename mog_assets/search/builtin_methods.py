@@ -5,12 +5,18 @@ Rankings of pieces, fixed levels of a retriever, controls, and `auto`.
 
 from __future__ import annotations
 
+import numpy as np
+
 from mog_assets.build.demand import Demand, Needs
 from mog_assets.config import Settings
 from mog_assets.registry import DEMANDS
+from mog_assets.resources.arrays import places
+from mog_assets.resources.lazy import remembered
 from mog_assets.search import models, trainers
 from mog_assets.search.blend import Blend, Reranked
+from mog_assets.search.candidates import Candidates, concatenated
 from mog_assets.search.controls import gold_passages, random_passages
+from mog_assets.search.groups import Groups
 from mog_assets.search.methods import (
     AUTO,
     GROUPS,
@@ -35,7 +41,9 @@ from mog_assets.search.rankings import (
     searched,
     trained_by_default,
 )
-from mog_assets.search.retrieval import Groups, Retrieval
+from mog_assets.search.relevance import chunk_scores
+from mog_assets.search.retrieval import Retrieval
+from mog_assets.search.search import search
 from mog_assets.search.where import FIELDS
 
 
@@ -56,10 +64,39 @@ def _resolved(retrieval: Retrieval, method: Method, groups: Groups | None) -> Pa
     return chosen.of.rank(retrieval, chosen, groups)
 
 
+@remembered
+def _by_words(retrieval: Retrieval) -> Candidates:
+    """Return the candidates by words alone."""
+    count = len(retrieval.queries)
+    parts = [search(retrieval.index, query) for query in retrieval.as_searched([None] * count, [0.0] * count)]
+    return concatenated(parts, len(retrieval.index.text_experts))
+
+
 def _fixed(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
-    """The best chunks of a level."""
-    assert method.retriever is not None and method.level is not None
-    return retrieval.best_chunks(method.retriever, method.level, groups)
+    """Return the best chunks of a level for every question, of those that candidates are of.
+
+    What scores them is BM25, vectors, or both, fused by reciprocal ranks.
+    """
+    retriever, level = method.retriever, method.level
+    assert retriever is not None and level is not None
+    layout = retrieval.corpora.layout
+    if groups is not None:
+        chunks = np.concatenate(groups.chunks(level))
+        pieces = chunks[layout.containing(np.arange(layout.count(1)), level)]
+        retrieval = retrieval.within_groups(pieces, groups.questions)
+    # Words need no vectors, which are made last; what is measured is what people get.
+    candidates = _by_words(retrieval) if retriever == "bm25" else retrieval.unread.candidates
+    by_words, by_vectors = level - 1, retrieval.index.levels + level - 1
+    columns = {"bm25": [by_words], "dense": [by_vectors], "hybrid": [by_words, by_vectors]}[retriever]
+    chunk = layout.containing(candidates.piece, level)
+    scores = chunk_scores(candidates, chunk, [candidates.scores[:, column] for column in columns])
+    order = np.lexsort((chunk, -scores, candidates.question))
+    order = order[scores[order] > 0]
+    question, chunk = candidates.question[order], chunk[order]
+    first = np.flatnonzero(np.concatenate([[True], (np.diff(chunk) != 0) | (np.diff(question) != 0)])[: len(order)])
+    question, spans = question[first], layout.chunk_spans(chunk[first], level)
+    of_level = np.full(len(first), level)
+    return Passages(question, places(question), *spans, of_level, scores[order[first]].astype(np.float64))
 
 
 def _searched(method: Method, settings: Settings) -> Needs:

@@ -10,7 +10,8 @@ import numpy as np
 from mog_assets.index.corpora import Corpora
 from mog_assets.questions.sets import Question
 from mog_assets.resources.arrays import places
-from mog_assets.search.passages import DEPTH, Passages
+from mog_assets.search.depth import DEPTH
+from mog_assets.search.passages import Passages
 
 
 def random_passages(questions: Sequence[Question], corpora: Corpora) -> Passages:

@@ -10,14 +10,19 @@ import numpy as np
 from mog_assets.search import answer_places, features, mix
 from mog_assets.search.candidates import Candidates, Inputs
 from mog_assets.search.exact import WHOLE, latest
+from mog_assets.search.experts import EXPERTS
+from mog_assets.search.methods import Method
 from mog_assets.search.models import Mix, Weighed
-from mog_assets.search.relations import EXPERTS
+from mog_assets.search.passages import Passages, pieces_in
+from mog_assets.search.retrieval import Retrieval
 
 # Reasons given for a piece.
 MOST = 3
 # Said of a known item.
 KNOWN, TITLED = "few others have these words", "its title is in the question"
 EXACTLY = "it has this as it is typed"
+# Why a passage is there that a question finds only together with its best piece.
+FOLLOWED = "the question together with its best passage"
 _EXPERT = re.compile(r"(?:score|z|rank in document|rank) (?P<expert>.+)")
 _BESIDE = re.compile(r".+ (?:before|after)")
 _PLACES = ("number in document", "number from the end", "relative place", "pieces of document", "characters", "corpus")
@@ -98,3 +103,36 @@ def _said(group: str, candidates: Candidates, row: int, experts: Sequence[str]) 
 def _ordinal(number: int) -> str:
     end = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{end}"
+
+
+def reasons_of(retrieval: Retrieval, method: Method, passages: Passages) -> list[str]:
+    """Return what raised the score of the best piece of each passage of a ranking most."""
+    candidates, scores, rows = retrieval.candidates_for(method).candidates, retrieval.scores(method), []
+    first, last = pieces_in(retrieval.corpora.layout, passages.document, passages.start, passages.end)
+    for question, begin, end in zip(passages.question.tolist(), first.tolist(), last.tolist(), strict=True):
+        start, stop = candidates.offsets[question : question + 2]
+        low, high = start + np.searchsorted(candidates.piece[start:stop], [begin, end])
+        # `multihop` also returns what the question alone does not find.
+        rows.append(low + int(np.argmax(scores[low:high])) if low < high else -1)
+    names, positions = retrieval.index.experts, np.array(rows, np.int64)
+    best = [names[0], names[retrieval.index.levels]]
+    scored = positions[positions >= 0]
+    why = iter(reasons(retrieval.model(method), retrieval.candidates_for(method), scores, scored, names, best))
+    return [next(why) if row >= 0 else FOLLOWED for row in rows]
+
+
+def shares(retrieval: Retrieval, method: Method) -> np.ndarray | None:
+    """Return the share of each expert in the weight of all, shape (questions, experts); None if none is weighed."""
+    model = retrieval.model(method)
+    if not hasattr(model, "weights"):
+        return None
+    weights = model.weights(retrieval.candidates_for(method))
+    return np.asarray(weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9))
+
+
+def expert_shares(retrieval: Retrieval, method: Method) -> list[dict[str, float] | None]:
+    """Return for each question the `shares` of experts by name, if the ranking weighs them."""
+    if (rows := shares(retrieval, method)) is None:
+        return [None] * len(retrieval.queries)
+    names = retrieval.index.experts
+    return [{name: float(share) for name, share in zip(names, row, strict=True) if share > 0} for row in rows]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,13 +16,14 @@ from mog_assets.index.corpora import Corpora, Encode
 from mog_assets.index.mentions.edges import Mentions
 from mog_assets.index.postings import saturation
 from mog_assets.index.vector_stores import CandidateStore
-from mog_assets.index.vectors import OVERSAMPLING, Near
+from mog_assets.registry import EXPERTS
 from mog_assets.resources import tensors
-from mog_assets.resources.arrays import distinct, greatest_of
 from mog_assets.resources.embedded import embedded_folder
+from mog_assets.resources.errors import MogError
 from mog_assets.resources.lazy import cached_property
 from mog_assets.resources.tokens import Count, counter, of_file
 from mog_assets.search.methods import Method, parse
+from mog_assets.search.passages import GAP
 
 # The file of the asset `method`.
 CHOSEN = "method.json"
@@ -90,7 +91,7 @@ class Index:
 
     Attributes:
         corpora: The corpora of a question set.
-        encode: Questions to vectors; called only if vectors are needed.
+        open_encoder: Gives what makes vectors of questions; called only if vectors are needed.
         fingerprint: Gives that of the encoder; called only if vectors are needed.
         is_token: Which words the encoder has as one token, see `mog_assets.resources.encoder.Encoder.is_token`.
         tools: The resources, for experts that need others.
@@ -100,7 +101,7 @@ class Index:
     """
 
     corpora: Corpora
-    encode: Encode
+    open_encoder: Callable[[], Encode]
     fingerprint: Callable[[], str]
     is_token: Callable[[Sequence[str]], np.ndarray]
     tools: Tools | None = None
@@ -112,17 +113,31 @@ class Index:
     def open(cls, tools: Tools, corpora: Corpora) -> Index:
         """Open corpora for questions."""
         encoder = tools.encoder
-        return cls(corpora, encoder.encode_questions, lambda: encoder.fingerprint, encoder.is_token, tools)
+        return cls(corpora, lambda: encoder.encode_questions, lambda: encoder.fingerprint, encoder.is_token, tools)
 
-    @property
+    @cached_property
+    def encode(self) -> Encode:
+        """Questions to vectors.
+
+        Raises:
+            MogError: vectors of chunks are of another encoder.
+        """
+        return self.open_encoder()
+
+    @cached_property
     def settings(self) -> Settings:
         """Of the project."""
         return self.corpora.settings
 
-    @property
+    @cached_property
     def levels(self) -> int:
         """How many there are."""
         return self.settings.levels
+
+    @cached_property
+    def finest(self) -> list[int]:
+        """Positions of the experts that score pieces themselves."""
+        return finest(self.settings)
 
     @cached_property
     def chosen(self) -> tuple[Method, str]:
@@ -151,6 +166,11 @@ class Index:
         return expert_names(self.settings)
 
     @cached_property
+    def reads(self) -> bool:
+        """Whether an expert reads texts together with the question."""
+        return any(EXPERTS[name].reads for name in self.settings.ranking.experts)
+
+    @cached_property
     def text_experts(self) -> list[str]:
         """Names of the experts of texts, in the order of their scores."""
         return _text_experts(self.settings)
@@ -167,10 +187,6 @@ class Index:
         document = np.repeat(np.arange(len(many)), many)
         place = np.arange(len(document)) - np.repeat(np.cumsum(many) - many, many)
         return np.append(offsets[document] + place * width, self.corpora.layout.count(1))
-
-    def containing(self, pieces: np.ndarray) -> np.ndarray:
-        """Return the sections of some pieces, ascending, each once."""
-        return distinct(np.searchsorted(self.sections, pieces, side="right") - 1)
 
     @cached_property
     def norms(self) -> np.ndarray:
@@ -222,13 +238,39 @@ class Index:
         by_language = {code: known_share(*words, is_token) for code, words in stored.by_language().items()}
         return known_share(*stored.frequencies("level_1").most_frequent(2 * TERMS), is_token), by_language
 
-    def near(self, vector: np.ndarray, k: int, allowed: np.ndarray | None) -> np.ndarray:
-        """Return pieces near a question, the k nearest among them, ascending."""
-        query, parts, first = Near(vector, k), [], 0
-        for shard in self.corpora.neighbours:
-            parts.append(shard.compare(query, None if allowed is None else allowed[first : first + shard.count]))
-            first += shard.count
-        products = parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.float32), *parts])
-        # By rounded vectors the nearest are not quite the first.
-        best = greatest_of(products, OVERSAMPLING * k + int(np.count_nonzero(products == np.inf)))
-        return best[products[best] > -np.inf]
+    def token_sizes(self, joined: bool, document: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """Return sizes of spans in tokens, each with what may stand between it and another one of its passage.
+
+        Args:
+            joined: Whether passages are of one span each.
+            document: Of each span.
+            start: Its first character.
+            end: One after its last.
+        """
+        texts, spans = self.corpora.texts(document.tolist()), []
+        for of, first, last in zip(document.tolist(), start.tolist(), end.tolist(), strict=True):
+            title, text = texts[of]
+            while last < len(text) and text[last].isspace():
+                last += 1
+            spans.append(text[first:last] if joined else f"{GAP}{title}: {text[first:last]}")
+        return np.array(self.count_tokens(spans), np.int64)
+
+
+def same_encoder(tools: Tools, encoders: Mapping[str, str]) -> Encode:
+    """Return what makes vectors of questions, which are not stored.
+
+    Args:
+        tools: Has the encoder.
+        encoders: Fingerprints of those that the vectors of chunks are of, with the name of an artefact of each.
+
+    Raises:
+        MogError: the encoder is another one.
+    """
+    encoder = tools.encoder
+    for of, name in encoders.items():
+        if of != encoder.fingerprint:
+            raise MogError(
+                f"{name}: expected vectors of the encoder in the settings ({encoder.fingerprint[:12]}), got those of "
+                f"another one ({of[:12]}): open the project again if the settings have changed, else run `mog run`"
+            )
+    return encoder.questions.encode_uncached

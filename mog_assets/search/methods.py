@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from mog_assets import registry
@@ -28,10 +28,10 @@ _PATTERN = re.compile(
 AUTO = "auto"
 
 
-Weights = Callable[[Any, "Method", bool], list[dict[str, float] | None]]
+Weights = Callable[[Any, "Method"], list[dict[str, float] | None]]
 
 
-def _unweighted(retrieval: Any, method: Method, explain: bool) -> list[dict[str, float] | None]:
+def _unweighted(retrieval: Any, method: Method) -> list[dict[str, float] | None]:
     return [None] * len(retrieval.queries)
 
 
@@ -44,8 +44,8 @@ class Kind:
     """What methods of a kind have in common.
 
     Attributes:
-        rank: Ranks passages for every question, given a `search.retrieval.Retrieval`, the method, and the `Groups` that
-            limit each question to some chunks, or None.
+        rank: Ranks passages for every question, given a `search.retrieval.Retrieval`, the method, and the
+            `search.groups.Groups` that limit each question to some chunks, or None.
         needs: The assets that it reads.
         description: What it is, in a few words, for boards; kinds that share it are shown as one.
         look: Colour and marker of its line in plots, if it has one: colours that colour-blind readers can distinguish
@@ -60,7 +60,7 @@ class Kind:
         control: Whether its measured values are known in advance.
         reasons: Why each passage is there; see `search.retrieval.Retrieval.reasons`.
         joined: Whether neighbouring passages can be joined.
-        weights: What weighs granularities or experts for each question, by name; if `explain` asks for it.
+        weights: What weighs granularities or experts for each question, by name; of a ranking only for an explanation.
         nothing: Why it found no passage, given those weights; None if the retriever says that.
         family: What its methods are listed under where people choose one; empty for what all kinds are listed under.
         settings: Gives what it reads of the settings beside those of every search, as a JSON value; None if nothing.
@@ -85,34 +85,14 @@ class Kind:
     settings: Callable[[Settings], Any] | None = None
 
 
-@dataclass(frozen=True)
-class Limit:
-    """Limits each question to the chunks of its group, for methods whose name ends with a plus sign and its own.
-
-    Questions that are of no group, or for which too few passages are found in it, get passages of all groups.
-
-    Attributes:
-        group: What a group is called; results tell the group of a question under this name.
-        groups: The `search.retrieval.Groups`, given a `search.retrieval.Retrieval`.
-        describe: The group of each question, given likewise: JSON values, with the number under the name `group`, and
-            a `label`.
-        needs: The assets that it reads.
-    """
-
-    group: str
-    groups: Callable[[Any], Any]
-    describe: Callable[[Any], list[dict[str, Any]]]
-    needs: Needs
-
-
 METHODS: Registry[Kind] = registry.METHODS
 """Kinds of methods."""
 GROUPS: Registry[Callable[[Settings], list[str]]] = registry.GROUPS
 """What a name in `methods` may stand for: methods that need training are left out where nothing can be trained."""
 
 
-LIMITS: Registry[Limit] = registry.LIMITS
-"""Limits of methods by the suffixes of their names."""
+LIMITS: Registry[Any] = registry.LIMITS
+"""Limits of methods, each a `groups.Limit`, by the suffixes of their names."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +103,7 @@ class Method:
         retriever: None for a ranking, which uses all, for `auto`, and for a control, which does not search.
         kind: A name in `METHODS`.
         level: Granularity of the passages, from 1, the finest; None if the method chooses it.
+        of: What it has in common with others of its kind.
         limit: A name in `LIMITS`: each question gets passages of its group; empty for those of all chunks.
     """
 
@@ -130,12 +111,8 @@ class Method:
     retriever: RetrieverName | None
     kind: str
     level: int | None
+    of: Kind = field(repr=False, compare=False)
     limit: str = ""
-
-    @property
-    def of(self) -> Kind:
-        """What it has in common with others of its kind."""
-        return METHODS[self.kind]
 
     def within(self, limit: str) -> Method:
         """Return the same method with another limit, or with none."""
@@ -207,7 +184,7 @@ def parse(name: str, settings: Settings) -> Method:
             level = None if number is None or numbers is None else number - numbers.start + 1
             limit = match["limit"] or ""
             full = limited(prefixed, limit)
-            return Method(full, cast("RetrieverName | None", retriever), match["kind"], level, limit)
+            return Method(full, cast("RetrieverName | None", retriever), match["kind"], level, kind, limit)
     suffixes = f" or the suffix {' or '.join(limited('', limit) for limit in LIMITS)}" if LIMITS else ""
     raise ConfigError(
         f"method: expected one of {', '.join(_forms(settings))}, or one that searches with a retriever prefix "

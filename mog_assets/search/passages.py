@@ -10,15 +10,9 @@ from typing import Any
 import numpy as np
 
 from mog_assets.index.corpora import Corpora
-from mog_assets.resources.arrays import first_of_each, ranges, running
+from mog_assets.resources.arrays import pairs, ranges, running
 from mog_assets.text.chunks import Layout
 
-# Context lengths, in characters, at which evidence recall is measured.
-CONTEXTS = (1000, 2000, 4000, 8000)
-# A run is deep enough for every measure: the characters of the longest context, and the documents of nDCG@10.
-CONTEXT_CHARS = CONTEXTS[-1]
-DOCUMENTS = 10
-DEPTH = 50
 # Sizes of spans: of the document, start and end of each, arrays of shape (spans,).
 Sizes = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 # Separates the spans of one passage.
@@ -112,13 +106,28 @@ def fitting(passages: Passages, budget: int, sizes: Sizes = characters) -> Passa
     return passages.at(passages.rank < least[passages.question])
 
 
+def pieces_in(
+    layout: Layout, document: np.ndarray, start: np.ndarray, end: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first and the last-plus-one level-1 chunk that begin in each of some spans of text.
+
+    Args:
+        layout: Of all corpora.
+        document: Position of the document of each span.
+        start: First character.
+        end: One after the last.
+    """
+    first, last = (np.searchsorted(layout.begins, pairs(document, at)) for at in (start, end))
+    return first, last
+
+
 def _pieces(
     passages: Passages, begin: int, end: int, layout: Layout, sizes: Sizes
 ) -> Iterator[tuple[int, int, float, int]]:
     """Yield piece, document, score and size of the pieces of some rows, in their order."""
     for block in range(begin, end, _BLOCK):
         rows = slice(block, min(block + _BLOCK, end))
-        first, last = layout.pieces(passages.document[rows], passages.start[rows], passages.end[rows])
+        first, last = pieces_in(layout, passages.document[rows], passages.start[rows], passages.end[rows])
         pieces, scores = ranges(first, last), np.repeat(passages.score[rows], last - first)
         document = layout.document_of[pieces]
         for at in range(0, len(pieces), _BLOCK):
@@ -142,23 +151,6 @@ def _taken(
         taken[piece] = document, score
         used, runs = used + size, runs + 1 - joins
     return taken
-
-
-def cut(passages: Passages, k: int) -> Passages:
-    """Only the passages that measures use: `CONTEXT_CHARS` characters, `DOCUMENTS` documents, k passages."""
-    length = passages.end - passages.start
-    return passages.at(seen(passages.question, passages.rank, passages.document, length, k))
-
-
-def seen(question: np.ndarray, rank: np.ndarray, document: np.ndarray, length: np.ndarray, k: int) -> np.ndarray:
-    """Mask of the rows that any measure uses; a passage is used as a whole."""
-    new = np.zeros(len(question), np.int64)
-    new[first_of_each(question, document)] = 1
-    filling = running(length, question) < CONTEXT_CHARS
-    rows = (running(new, question) < DOCUMENTS) | filling | (rank < k)
-    last = np.full(int(question.max(initial=-1)) + 1, -1)
-    np.maximum.at(last, question[rows], rank[rows])
-    return rank <= last[question]
 
 
 @dataclass(frozen=True)
@@ -192,9 +184,9 @@ def texts(
         corpora: The corpora.
         passages: The passages.
         questions: How many questions there are.
-        rows: Result of `Corpora.rows` for the documents of the passages, if it is known.
+        rows: Result of `StoredDocuments.rows` for the documents of the passages, if it is known.
     """
-    rows = corpora.rows(passages.document) if rows is None else rows
+    rows = corpora.stored.rows(passages.document) if rows is None else rows
     documents = {position: (row["title"], row["text"]) for position, row in rows.items()}
     by_question: list[list[Passage]] = [[] for _ in range(questions)]
     last = (-1, -1)

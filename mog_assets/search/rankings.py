@@ -15,12 +15,13 @@ import numpy as np
 from mog_assets.build.demand import Needs
 from mog_assets.config import Settings
 from mog_assets.resources.store import Artefact
+from mog_assets.search import explain, multihop
 from mog_assets.search.blend import Blend, Rules
 from mog_assets.search.candidates import Candidates
+from mog_assets.search.experts import EXPERTS
 from mog_assets.search.index import Index
 from mog_assets.search.methods import METHODS, Kind, named_methods
 from mog_assets.search.models import Opening
-from mog_assets.search.relations import EXPERTS
 from mog_assets.search.retrieval import Retrieval
 
 
@@ -68,14 +69,14 @@ RANKINGS = "rankings"
 def ranked_by(ranking: Ranking, description: str, look: tuple[str, str]) -> Kind:
     """A ranking as a kind of method."""
     return Kind(
-        Retrieval.ranked_pieces,
+        multihop.ranked_again if ranking.again else Retrieval.ranked_pieces,
         lambda method, settings: _needs(ranking, settings),
         description,
         look,
         trained=ranking.rule is None,
         ranking=ranking,
-        reasons=Retrieval.reasons_of,
-        weights=Retrieval.expert_shares,
+        reasons=explain.reasons_of,
+        weights=explain.expert_shares,
         family=RANKINGS,
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mog_assets.resources.arrays import places, ranges, running
 from mog_assets.search.candidates import Candidates
-from mog_assets.search.passages import CONTEXTS
+from mog_assets.search.depth import CONTEXTS
 from mog_assets.text.chunks import Layout
 
 # Of reciprocal rank fusion.

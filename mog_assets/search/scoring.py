@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mog_assets.index.postings import Matches
-from mog_assets.resources.arrays import ranges
+from mog_assets.resources.arrays import distinct, ranges
 from mog_assets.resources.lazy import cached_property
 from mog_assets.search.index import Index, Query
 
@@ -65,7 +65,7 @@ class Scoring:
     @cached_property
     def weights(self) -> dict[str, np.ndarray]:
         """By kind of text, the weight of each term in texts of all corpora, float64 of shape (terms,)."""
-        return self.index.corpora.statistics.weights(self.words.terms)
+        return self.index.corpora.statistics.weights.of(self.words.terms)
 
     @property
     def weights_of_terms(self) -> dict[str, float]:
@@ -90,6 +90,10 @@ class Scoring:
         if self.query.vector is None:
             return np.zeros(len(pieces), np.float32)
         return self.index.corpora.vectors.products(pieces, self.query.vector)
+
+    def sections(self, pieces: np.ndarray) -> np.ndarray:
+        """Return the sections of some pieces, ascending, each once."""
+        return distinct(np.searchsorted(self.index.sections, pieces, side="right") - 1)
 
     def of_sections(self, sections: np.ndarray) -> Texts:
         """Score the texts of sections, ascending, by every expert of texts."""

@@ -19,6 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from mog_assets.index.vector_stores import CandidateStore
+from mog_assets.index.vectors import near
 from mog_assets.registry import EXPERTS
 from mog_assets.resources.arrays import distinct, greatest, greatest_of, places, ranges
 from mog_assets.resources.errors import MissingArtefact
@@ -26,8 +27,8 @@ from mog_assets.resources.lazy import remembered
 from mog_assets.search.blend import Blend
 from mog_assets.search.candidates import DEPTHS, NEAREST, Candidates, concatenated
 from mog_assets.search.exact import Typed, find_typed
+from mog_assets.search.experts import mentioned_by, relations_of
 from mog_assets.search.index import Index, Query
-from mog_assets.search.relations import mentioned_by, relations_of
 from mog_assets.search.scoring import Scoring, Texts
 
 _log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ def search(index: Index, query: Query) -> Candidates:
     words, titles = index.corpora.words.matches(query.terms), index.corpora.titles.matches(query.terms)
     scoring = Scoring(index, query, words, titles)
     typed = find_typed(scoring)
-    texts = scoring.of_sections(index.containing(np.concatenate([*nearest(scoring), typed.pieces])))
+    texts = scoring.of_sections(scoring.sections(np.concatenate([*nearest(scoring), typed.pieces])))
     pieces = distinct(np.concatenate([best_pieces(texts, index, query.allowed), typed.among(query.allowed)]))
     candidates = scored(scoring, texts, typed, pieces)
     return follow_mentions(scoring, texts, typed, candidates)
@@ -73,8 +74,9 @@ def nearest(scoring: Scoring) -> list[np.ndarray]:
     words = scoring.words_of_pieces if allowed is None else np.where(allowed, scoring.words_of_pieces, 0)
     by_words = greatest_of(words, NEAREST)
     by_words = by_words[words[by_words] > 0]
-    near = [] if vector is None else [_best_products(scoring, index.near(vector, NEAREST, allowed))]
-    return [by_words, *near]
+    if vector is None:
+        return [by_words]
+    return [by_words, _best_products(scoring, near(index.corpora.neighbours, vector, NEAREST, allowed))]
 
 
 def _nearest_in(store: CandidateStore, scoring: Scoring) -> list[np.ndarray]:
@@ -89,8 +91,8 @@ def _nearest_in(store: CandidateStore, scoring: Scoring) -> list[np.ndarray]:
     by_words = by_words[greatest_of(words[by_words], NEAREST)]
     parts = [by_words[words[by_words] > 0]]
     if vector is not None:
-        ((near, _),) = store.nearest(vector[None], NEAREST, allowed)
-        parts.append(_best_products(scoring, np.sort(near)))
+        ((nearest_of, _),) = store.nearest(vector[None], NEAREST, allowed)
+        parts.append(_best_products(scoring, np.sort(nearest_of)))
     return parts
 
 
@@ -128,7 +130,7 @@ def follow_mentions(scoring: Scoring, texts: Texts, typed: Typed, candidates: Ca
     if not len(documents):
         return candidates
     pieces = ranges(layout.offsets[documents], layout.offsets[documents + 1])
-    sections = index.containing(pieces)
+    sections = scoring.sections(pieces)
     at = np.minimum(np.searchsorted(texts.sections, sections), len(texts.sections) - 1)
     if len(missing := sections[texts.sections[at] != sections]):
         texts = texts.joined(scoring.of_sections(missing))
@@ -189,7 +191,7 @@ def related(index: Index, queries: Sequence[Query], candidates: Candidates, read
     (_, value), columns = weighed(candidates, index), []
     for name, relation in relations.items():
         scores = np.zeros(len(value), np.float32)
-        if reads or not EXPERTS[name].reads:
+        if reads or not index.reads or not EXPERTS[name].reads:
             scores = relation.scores(candidates, value, queries)
         columns.append(scores)
     return candidates.with_scores(np.stack(columns, axis=1))

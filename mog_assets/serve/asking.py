@@ -62,8 +62,8 @@ def ask(
     if how.retrieval is not None:
         auto = retrieval.chosen[0].name if how.retrieval.kind == AUTO else None
         # Nothing was weighed if the way of answering did not retrieve.
-        if row.passages:
-            (weights,) = how.retrieval.of.weights(retrieval.again([alone]), how.retrieval, False)
+        if row.passages and not how.retrieval.ranking:
+            (weights,) = how.retrieval.of.weights(retrieval.again([alone]), how.retrieval)
     given = [roles.Passage(**{**p, "spans": tuple(tuple(span) for span in p["spans"])}) for p in row.passages]
     passages = reading.with_documents(retrieval, given, sight)
     marked = row.span is not None and row.span["probability"] >= MARKED

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from threading import Event, RLock, Thread
 
-import numpy as np
-
 from mog_assets.build.demand import demand, places, places_of
 from mog_assets.build.tools import Tools
+from mog_assets.config.budget import Budget
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.vector_stores import open_candidates
 from mog_assets.resources import tracing
-from mog_assets.resources.errors import MissingArtefact, MogError
+from mog_assets.resources.errors import MissingArtefact
 from mog_assets.resources.publishing import newest
 from mog_assets.resources.sets import TOUCH, ArtefactSet, open_set
-from mog_assets.search.index import Index
+from mog_assets.search.index import Index, same_encoder
 from mog_assets.search.methods import by_words
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.where import Fields
@@ -41,6 +39,7 @@ class Generation:
         seen: The file of the last set when they were opened.
         retrieval: Searches them.
         fields: What documents can be filtered by.
+        version: A digest of what the artefacts hold.
         opened: When, in seconds since 1970.
     """
 
@@ -48,12 +47,8 @@ class Generation:
     seen: Path | None
     retrieval: Retrieval
     fields: Fields
+    version: str
     opened: float = field(default_factory=time.time)
-
-    @property
-    def version(self) -> str:
-        """A digest of what the artefacts hold."""
-        return self.artefacts.version
 
 
 class Generations:
@@ -66,6 +61,8 @@ class Generations:
         keep: Whether to leave indexes open, for many questions. Without, each question looks for a new set.
 
     Attributes:
+        current: The generation for new questions; None where none stays open.
+        ended: Set when no new artefacts are looked for any more.
         trouble: Why new artefacts cannot be taken over; empty if nothing is wrong.
         words: What is needed to search words alone, which is what is done until a first run has made the rest.
     """
@@ -75,33 +72,28 @@ class Generations:
         self._tools, self.names, self._keep = tools, names, keep
         self._required, self._others = places(tools.settings, names)
         self.words, self._refresh = places_of(names, demand(tools.settings).words), refresh
-        self._alone, self._ended = RLock(), Event()
-        self._current = self._opened() if keep else None
+        self.ended, self._alone = Event(), RLock()
+        self.current = self._opened() if keep else None
+        self._last: Generation | None = None
         self._follower: Thread | None = None
         if keep:
-            self._follower = Thread(target=self._follow, name="mog-refresh", daemon=True)
+            self._follower = Thread(target=self._follow, args=(self.current,), name="mog-refresh", daemon=True)
             self._follower.start()
 
-    @property
-    def current(self) -> Generation:
-        """The generation for new questions."""
+    def latest(self) -> Generation:
+        """Return the generation for new questions; where none stays open, the newest is opened."""
+        if self.current is not None:
+            return self.current
         with self._alone:
-            if self._current is None or (not self._keep and newest(self._tools.store.home) != self._current.seen):
-                self._current = self._opened()
-            return self._current
+            if self._last is None or newest(self._tools.store.home) != self._last.seen:
+                self._last = self._opened()
+            return self._last
 
     def close(self) -> None:
         """Stop looking for new artefacts."""
-        self._ended.set()
+        self.ended.set()
         if self._follower is not None:
             self._follower.join()
-
-    @contextmanager
-    def using(self) -> Iterator[Generation]:
-        """The generation for a question; it stays whole as long as the question takes."""
-        if self._ended.is_set():
-            raise MogError("the project is closed: open it again with `mog_assets.open`")
-        yield self.current
 
     def _opened(self) -> Generation:
         """The last complete artefacts, ready for questions."""
@@ -131,20 +123,8 @@ class Generations:
     def _generation(self, artefacts: ArtefactSet, seen: Path | None) -> Generation:
         index = Index.open(self._tools, Corpora.open(artefacts.read, self._tools.settings, self.names))
         store = cache(partial(open_candidates, self._tools, index.corpora))
-        index = replace(index, encode=partial(self._encode, artefacts), store=store)
-        return Generation(artefacts, seen, Retrieval(index), Fields(index.corpora))
-
-    def _encode(self, artefacts: ArtefactSet, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of questions, which are not stored; they must be of the encoder that those of chunks are of."""
-        encoder = self._tools.encoder
-        for of, name in artefacts.encoders.items():
-            if of != encoder.fingerprint:
-                raise MogError(
-                    f"{name}: expected vectors of the encoder in the settings "
-                    f"({encoder.fingerprint[:12]}), got those of another one ({of[:12]}): open the project again if "
-                    "the settings have changed, else run `mog run`"
-                )
-        return encoder.questions.encode_uncached(texts)
+        index = replace(index, open_encoder=partial(same_encoder, self._tools, artefacts.encoders), store=store)
+        return Generation(artefacts, seen, Retrieval(index), Fields(index.corpora), artefacts.version)
 
     def _warm(self, now: Generation) -> None:
         """Open what the usual question needs, so that the first is not slow."""
@@ -154,14 +134,13 @@ class Generations:
         # Of several shards, which are not in memory together, copies would take too much of it.
         if method.retriever != "bm25" and len(shards := retrieval.corpora.neighbours) == 1:
             shards[0].shorten()
-        passages = retrieval.passages(method, None, self._tools.settings.budget)
-        retrieval.reasons(method, passages)
+        passages = retrieval.passages(method, None, Budget.of(self._tools.settings.budget))
         reading.passages(retrieval, passages, 1, None)
 
-    def _follow(self) -> None:
+    def _follow(self, current: Generation) -> None:
         """Take over new artefacts as they come, and say that those that answer are read."""
-        touched, home, current = 0.0, self._tools.store.home, self.current
-        while not self._ended.wait(min(self._refresh or TOUCH, TOUCH)):
+        touched, home = 0.0, self._tools.store.home
+        while not self.ended.wait(min(self._refresh or TOUCH, TOUCH)):
             # What no set names is not held: the first set takes its place, whether others are looked for or not.
             looks = self._refresh is not None or current.artefacts.path is None
             new, lost = looks and newest(home) != current.seen, False
@@ -178,9 +157,8 @@ class Generations:
                     _log.warning("new artefacts cannot be opened, the old ones are used: %s", trouble)
                 self.trouble = trouble
                 # What is wrong with an artefact stays so; a full disk does not.
-                self._ended.wait(_PAUSE)
+                self.ended.wait(_PAUSE)
                 continue
-            with self._alone:
-                self._current = current
+            self.current = current
             if current.retrieval.index.until is None:
                 self.trouble = ""

@@ -21,7 +21,7 @@ from starlette.middleware.cors import CORSMiddleware
 from mog_assets.config.budget import Budget, Written
 from mog_assets.registry import ROUTES
 from mog_assets.resources.errors import MogError
-from mog_assets.search.exact import phrases
+from mog_assets.search.quotes import phrases
 from mog_assets.serve import files
 from mog_assets.serve.connections import Connections
 from mog_assets.serve.guards import Guard

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,15 +11,11 @@ from typing import Any
 import numpy as np
 
 from mog_assets.answer import roles
-from mog_assets.documents.formats.marks import Mark, headings_at, noted, page_at
+from mog_assets.documents.formats.marks import Mark
 from mog_assets.index.corpora import Corpora
-from mog_assets.search.exact import phrases
-from mog_assets.search.methods import LIMITS, Method
 from mog_assets.search.passages import Passages, texts
 from mog_assets.search.retrieval import Retrieval
-from mog_assets.search.where import Fields
-from mog_assets.serve.results import CorpusInfo, Passage, Span
-from mog_assets.text.languages import name_of
+from mog_assets.serve.results import Passage, Span
 
 
 @dataclass(frozen=True)
@@ -52,47 +48,27 @@ class Sight:
 
 
 EVERYTHING = Sight()
+# Kinds of marks that have a number.
+_NUMBERED = ("page", "slide")
 
 
 def rows(
     opened: Corpora, positions: Sequence[int], columns: Sequence[str] = ("title", "text", "metadata", "marks")
 ) -> dict[int, dict[str, Any]]:
-    """Title, text, metadata and marks of documents, or the last two alone."""
-    fields = opened.rows(positions, columns)
+    """Title, text, metadata and marks of documents, or the last two alone, and what reading noted: `notes`."""
+    fields = opened.stored.rows(positions, columns)
     for row in fields.values():
-        row["metadata"] = json.loads(row["metadata"])
+        metadata = json.loads(row["metadata"])
+        row["notes"] = metadata.pop("mog", None) if isinstance(metadata, dict) else None
+        row["metadata"] = metadata if isinstance(metadata, dict) else {"metadata": metadata}
         row["marks"] = tuple(Mark(**mark) for mark in row.get("marks") or ())
     return fields
 
 
-def source_of(id: str, metadata: Any) -> str | None:
+def source_of(id: str, notes: Any) -> str | None:
     """Path of the file that a document is; None if it is a line or a row of one."""
-    path = noted(metadata).get("path")
+    path = notes.get("path") if isinstance(notes, dict) else None
     return path if path == id else None
-
-
-def own_metadata(metadata: Any) -> dict[str, Any]:
-    """The document's own metadata, without what reading noted."""
-    if not isinstance(metadata, dict):
-        return {"metadata": metadata}
-    return {key: value for key, value in metadata.items() if key != "mog"}
-
-
-def corpora(opened: Corpora, fields: Fields, sight: Sight) -> list[CorpusInfo]:
-    """The corpora of which a document may be seen, with what may be seen of them."""
-    infos, (characters, languages) = [], opened.sizes
-    pieces = np.bincount(opened.layout.document_of, minlength=len(characters))
-    for number, name in enumerate(opened.names):
-        mask = opened.owners == number
-        mask = mask if sight.documents is None else mask & sight.documents
-        if sight.documents is not None and not mask.any():
-            continue
-        spoken = Counter(languages[position] for position in np.flatnonzero(mask).tolist())
-        named = {name_of(code): count for code, count in sorted(spoken.items(), key=lambda item: (-item[1], item[0]))}
-        names = tuple(field for field in fields.names(mask) if sight.known is None or field in sight.known)
-        size, count = int(characters[mask].sum()), int(pieces[mask].sum())
-        infos.append(CorpusInfo(name, int(mask.sum()), size, count, names, named))
-    return infos
 
 
 def passages(
@@ -140,8 +116,8 @@ def with_documents(
                 tuple(Span(*span) for span in passage.spans),
                 page_at(row["marks"], start),
                 headings_at(row["marks"], start),
-                source_of(passage.doc, row["metadata"]),
-                sight.shown(own_metadata(row["metadata"])),
+                source_of(passage.doc, row["notes"]),
+                sight.shown(row["metadata"]),
                 None,
                 passage.level,
             )
@@ -149,23 +125,22 @@ def with_documents(
     return result
 
 
-def nothing(method: Method, given: dict[str, float] | None, question: str, filtered: bool) -> str:
-    """The reason why a method found no passage."""
-    if wanted := phrases(question):
-        texts = " and ".join(f"“{text}”" for text in wanted)
-        return f"No document that may be searched has {texts} as it stands: leave out the quotation marks."
-    if filtered:
-        return "No passage of the corpora and documents that were asked for."
-    if reason := method.of.nothing(given):
-        return reason
-    if method.retriever == "bm25":
-        return "No passage has a word in common with the question."
-    return "No passage: there are no vectors to compare the question with."
+def page_at(marks: Sequence[Mark], offset: int) -> int | None:
+    """The number of the page or slide at an offset; None before the first, and in a text without pages."""
+    for at in range(bisect_right(marks, offset, key=lambda mark: mark.offset) - 1, -1, -1):
+        if marks[at].kind in _NUMBERED:
+            return int(marks[at].text)
+    return None
 
 
-def groups(retrieval: Retrieval, method: Method, k: int) -> list[dict[str, Any]]:
-    """Tell the group of each question, see `Retrieved.details`; nothing if the method has no limit."""
-    if not method.limit:
-        return [{} for _ in retrieval.queries]
-    limit, rows = LIMITS[method.limit], retrieval.grouped(method, k)
-    return [{limit.group: {**row, f"all {method.limit}": row.pop("fallback")}} for row in rows]
+def headings_at(marks: Sequence[Mark], offset: int) -> tuple[str, ...]:
+    """The headings that an offset is under, outermost first."""
+    path: list[str] = []
+    above = 7
+    for at in range(bisect_right(marks, offset, key=lambda mark: mark.offset) - 1, -1, -1):
+        if marks[at].kind == "heading" and marks[at].depth < above:
+            path.append(marks[at].text)
+            above = marks[at].depth
+            if above == 1:
+                break
+    return tuple(reversed(path))

@@ -52,13 +52,9 @@ class Layout:
         """int64 array: position of the document of every level-1 chunk."""
         return np.repeat(np.arange(len(self.documents)), np.diff(self.offsets))
 
-    def pieces(self, document: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """First and last-plus-one level-1 chunk that begin in some spans of text."""
-        first, last = (np.searchsorted(self._begins, pairs(document, at)) for at in (start, end))
-        return first, last
-
     @cached_property
-    def _begins(self) -> np.ndarray:
+    def begins(self) -> np.ndarray:
+        """int64 array: `pairs` of document and start of every level-1 chunk, ascending."""
         return pairs(self.document_of, self.spans[:, 0])
 
     def level_offsets(self, level: int) -> np.ndarray:

@@ -7,47 +7,19 @@ what is typed exactly, such as options, versions, numbers and names in code, who
 from __future__ import annotations
 
 import re
-import runpy
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, lru_cache
-from importlib.metadata import distribution, version
+from functools import cache
+from importlib.metadata import version
 from itertools import groupby
 
 from mog_assets.text.characters import BIGRAMS, TRIGRAMS, WITHOUT_BLANKS, plain
-from mog_assets.text.languages import DEFAULT, LANGUAGES, Language
+from mog_assets.text.languages import DEFAULT, LANGUAGES, Language, parts, stop_words
 
-# A shorter word is no part.
-_SHORTEST = 4
-
-
-@lru_cache(maxsize=1 << 18)
-def parts(word: str, code: str) -> tuple[str, ...]:
-    """The two words that a compound is made of, or none.
-
-    Of several places where it can be cut, that is taken whose shorter part is longest, with the shortest link between
-    them: "Verteidigungsleistung" is "verteidigung" and "leistung".
-    """
-    best: tuple[tuple[int, int], tuple[str, ...]] = ((0, 0), ())
-    for place in range(_SHORTEST, len(word) - _SHORTEST + 1):
-        head = word[place:]
-        if not _is_known(head, code):
-            continue
-        for link in LANGUAGES[code].compounds:
-            first = word[:place].removesuffix(link)
-            if word[:place].endswith(link) and len(first) >= _SHORTEST and _is_known(first, code):
-                best = max(best, ((min(len(first), len(head)), -len(link)), (first, head)))
-    return best[1]
-
-
-@lru_cache(maxsize=1 << 18)
-def _is_known(word: str, code: str) -> bool:
-    from simplemma import is_known
-
-    # Its name of Bokmål; and German nouns have a capital.
-    lang = "nb" if code == "no" else code
-    return bool(is_known(word, lang) or is_known(word.capitalize(), lang))
+# A shorter word has too many neighbours to be taken for one of them.
+SHORTEST = 5
+LETTERS = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 
 
 # Part of the fingerprint of all term counts.
@@ -73,10 +45,6 @@ _UNIT = re.compile(r"(\d{2,})(bit|byte|cm|fps|gb|ghz|gib|hz|kb|kg|khz|km|kw|kwh|
 # A shorter word is no compound.
 _COMPOUND = 8
 _NONE = Language("")
-# Lists of stop words that have question words, too, where that of the terms has none.
-_ASKING = {"en": "EN_PLUS"}
-# What stands around words and is none of them, as `+` in C++ is.
-_AROUND = "?!.,;:…\"'“”„‘’«»()[]¿¡？。，！、；：「」"
 
 
 @cache
@@ -96,7 +64,9 @@ def _class(points: Iterable[int]) -> str:
 
 def _occurrences(text: str) -> list[tuple[int, str]]:
     """Where words, n-grams and what is typed exactly start in a text, and what they are, in order."""
-    given, (text, origin) = text, plain(text)
+    given, origin = text, None
+    if not text.isascii():
+        text, origin = plain(text)
     if text.isascii():
         words = [(m.start(), m[0]) for m in _ASCII_WORD.finditer(text)]
     elif not WITHOUT_BLANKS.search(text):
@@ -111,7 +81,7 @@ def _occurrences(text: str) -> list[tuple[int, str]]:
                 words += [(m.start() + i, run[i : i + n + 1]) for i in range(max(len(run) - n, 1))]
     exact = [(m.start(), m[0]) for m in EXACT.finditer(text)]
     every = sorted(words + exact) if exact else words
-    return every if text is given else [(origin[start], word) for start, word in every]
+    return every if origin is None or text is given else [(origin[start], word) for start, word in every]
 
 
 @cache
@@ -120,13 +90,6 @@ def _stemmer(name: str) -> Callable[[Sequence[str]], list[str]]:
 
     stems: Callable[[Sequence[str]], list[str]] = Stemmer.Stemmer(name).stemWords
     return stems
-
-
-@cache
-def _stop(name: str) -> frozenset[str]:
-    # The file alone: the package imports numba, for a fifth of the time of `mog retrieve`.
-    file = distribution("bm25s").locate_file("bm25s/stopwords.py")
-    return frozenset(runpy.run_path(str(file))[f"STOPWORDS_{name}"])
 
 
 def folded(word: str) -> str:
@@ -149,7 +112,7 @@ def _of_word(word: str, code: str) -> list[str]:
     if run := _RUN.match(word):
         # Thai vowels would come apart.
         return [word if run.lastindex == 2 else lower]
-    if language.stop and lower in _stop(language.stop):
+    if language.stop and lower in stop_words(language.stop):
         return []
     pieces = [lower]
     if "_" in word:
@@ -198,11 +161,10 @@ def terms_of(texts: Sequence[str], language: str = DEFAULT) -> list[list[str]]:
     return [[terms[i] for i in row] for row in rows]
 
 
-def content_words(text: str, language: str = DEFAULT) -> list[str]:
-    """The words of a text, as they are written, that are neither stop words of a language nor ask."""
-    name = _ASKING.get(language, LANGUAGES.get(language, _NONE).stop)
-    stop = _stop(name) if name else frozenset[str]()
-    return [word for part in text.split() if (word := part.strip(_AROUND)) and folded(word) not in stop]
+def words_in(text: str) -> list[str]:
+    """The words of a text, case folded, that a misspelt word may be taken for."""
+    words = map(folded, LETTERS.findall(text))
+    return [word for word in words if len(word) >= SHORTEST - 1 and word.isalpha() and is_word(word)]
 
 
 def is_word(term: str) -> bool:

@@ -9,7 +9,7 @@ from incremental import IN_MEMORY, two_corpora
 
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
-from mog_assets.search.methods import Method
+from mog_assets.search.methods import METHODS, Method
 from mog_assets.search.retrieval import Retrieval
 
 QUESTIONS = [
@@ -35,7 +35,7 @@ def opened():
     ("kind", "level"), [("fixed", 1), ("fixed", 2), pytest.param("fused-paper", 1, marks=pytest.mark.whole)]
 )
 def test_question_alone_is_ranked_as_among_many(opened, retriever, kind, level):
-    method = Method("any", retriever, kind, level)
+    method = Method("any", retriever, kind, level, METHODS[kind])
     together = opened.again(QUESTIONS).rank(method, 3)
     assert len(together.question)
     for number, question in enumerate(QUESTIONS):

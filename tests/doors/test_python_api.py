@@ -316,13 +316,12 @@ def test_what_an_open_project_reads_stays_as_long_as_it_is_open(copied_project):
         for number in range(2):
             edit(copied_project, f"Potatoes are planted {number} cm deep. ")
             rebuild(copied_project, "garden")
-        sweep_at_once = partial(unused, Tools(copied_project.settings).store)
-        documents = Tools(copied_project.settings).store.read("documents", "garden")
-        left = sweep_at_once(documents, 60)
-        assert left == []
-        with project._generations.using() as now:
-            held = [stored.path(name) for stored in now.artefacts.artefacts.values() for name in stored.names()]
-        for path in sweep_at_once(documents, 0):
+        store = Tools(copied_project.settings).store
+        documents = store.read("documents", "garden")
+        assert unused(store, documents, 60) == []
+        now = project._generations.latest()
+        held = [stored.path(name) for stored in now.artefacts.artefacts.values() for name in stored.names()]
+        for path in unused(store, documents, 0):
             assert path not in held
             path.unlink()
         assert all(path.exists() for path in held)
@@ -342,7 +341,7 @@ def test_what_was_read_too_long_ago_is_opened_again(copied_project, monkeypatch)
         edit(copied_project, "Potatoes are planted deep. ")
         rebuild(copied_project, "garden")
         assert project.version == first
-        project._generations.current.artefacts.path.unlink()
+        project._generations.latest().artefacts.path.unlink()
         until(lambda: project.version != first)
         assert potato(project) == "Potatoes are planted deep. "
 

@@ -23,6 +23,7 @@ from mog_assets.search.explain import KNOWN
 from mog_assets.search.index import CHOSEN, expert_names
 from mog_assets.search.methods import parse, rankings
 from mog_assets.search.models import ARRAYS, TREES
+from mog_assets.search.passages import pieces_in
 from mog_assets.search.rankings import fused
 from mog_assets.search.retrieval import Retrieval
 
@@ -441,7 +442,7 @@ def test_what_only_the_second_search_finds_is_explained_by_it_and_the_rest_by_ex
     retrieval = Retrieval.open(tools, tools.store.read, EVERYWHERE, [QUESTION])
     method = parse("multihop", sample_project.settings)
     found = retrieval.rank(method, 1)
-    pieces, _ = retrieval.corpora.layout.pieces(found.document, found.start, found.end)
+    pieces, _ = pieces_in(retrieval.corpora.layout, found.document, found.start, found.end)
     by_itself = set(retrieval.read.candidates.piece.tolist())
     followed = [piece not in by_itself for piece in pieces.tolist()]
     assert any(followed) and not all(followed)

@@ -15,6 +15,7 @@ from mog_assets import config
 from mog_assets.build import plan
 from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
+from mog_assets.config.budget import Budget
 from mog_assets.index import chunk_assets
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.postings import saturation
@@ -179,7 +180,7 @@ class Project:
         corpora, found = Corpora.open(self.tools.store.read, self.settings, list(self.settings.corpora)), []
         stored = corpora.statistics
         for terms in terms_of(["Where does the otter swim?", "What eats fish in the pond?"]):
-            weights = stored.weights(terms)
+            weights = stored.weights.of(terms)
             found.append({kind: of_terms.tolist() for kind, of_terms in weights.items()})
             for kind, postings in (("level_1", corpora.words), ("title", corpora.titles)):
                 norms = saturation(postings.lengths, stored.mean_lengths[kind], 1.5, 0.75)
@@ -191,7 +192,7 @@ class Project:
         questions = ["Where does the otter swim?", "What eats fish in the pond?", "newt"]
         tools = self.tools
         opened = Retrieval.open(tools, tools.store.read, list(self.settings.corpora), questions)
-        ranked = opened.passages(parse("fused", self.settings), budget=200)
+        ranked = opened.passages(parse("fused", self.settings), budget=Budget(200))
         return [getattr(ranked, field).tolist() for field in ("question", "document", "start", "end", "score")]
 
 

@@ -15,7 +15,7 @@ from mog_assets.build.tools import Tools
 from mog_assets.config import settings_model
 from mog_assets.evaluate.measures import evaluate
 from mog_assets.index.corpora import Corpora
-from mog_assets.index.postings import TermCounts
+from mog_assets.index.term_counts import TermCounts
 from mog_assets.papers.level_search.bm25 import Bm25Index, statistics
 from mog_assets.papers.level_search.search import searcher
 from mog_assets.papers.level_search.searchers import Hits
@@ -25,6 +25,7 @@ from mog_assets.papers.mix_of_granularity.mixing import candidates, emit, ranked
 from mog_assets.papers.topics.questions import topics_of
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.errors import ConfigError
+from mog_assets.search.groups import fell_back, groups_of
 from mog_assets.search.index import Index
 from mog_assets.search.methods import parse
 from mog_assets.search.retrieval import Retrieval
@@ -264,13 +265,13 @@ def test_passages_are_of_the_questions_topic_or_of_all_where_it_has_too_few(samp
     retrieval = asked(tools, corpora, *questions)
     method = parse(name, tools.settings)
     found, plain = retrieval.rank(method, 2), retrieval.rank(method.within(""), 2)
-    back = retrieval.fell_back(method, 2)
+    back = fell_back(retrieval, method, 2)
     topics, _ = topics_of(retrieval).assigned
     # Both branches are taken.
     assert back.any() and not back.all()
     assert back[topics == -1].all()
     # Of every passage, the topic of the chunk that it was found by.
-    of_topic = method.of.rank(retrieval, method, retrieval.groups("topics"))
+    of_topic = method.of.rank(retrieval, method, groups_of(retrieval, "topics"))
     for question in range(len(questions)):
         here, same = found.at(found.question == question), plain.at(plain.question == question)
         expected = same if back[question] else of_topic.at(of_topic.question == question)
@@ -284,7 +285,7 @@ def test_dense_and_bm25_search_only_chunks_of_the_topic(tools, corpora):
     topics, _ = topics_of(retrieval).assigned
     of_chunks = np.concatenate(topics_of(retrieval).chunks(2))
     for retriever in ("bm25", "dense", "hybrid"):
-        hits = searcher(retrieval, retriever, retrieval.groups("topics")).search(2, 50)
+        hits = searcher(retrieval, retriever, groups_of(retrieval, "topics")).search(2, 50)
         assert len(hits.chunk)
         np.testing.assert_array_equal(of_chunks[hits.chunk], topics[hits.question])
 

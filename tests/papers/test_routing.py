@@ -19,7 +19,7 @@ from mog_assets.build.materialising import is_fresh, materialise
 from mog_assets.build.recipe import Recipe
 from mog_assets.build.tools import Tools
 from mog_assets.index.layouts import join_layouts
-from mog_assets.index.postings import TermCounts
+from mog_assets.index.term_counts import TermCounts
 from mog_assets.index.vectors import VectorTable
 from mog_assets.papers.level_search.bm25 import Bm25Index, statistics
 from mog_assets.papers.level_search.searchers import Bm25Searcher

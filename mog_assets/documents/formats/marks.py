@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 Kind = Literal["page", "slide", "heading"]
-_NUMBERED = ("page", "slide")
 # Every passage below a heading repeats it.
 _LONGEST_HEADING = 200
 # A text of more is a made-up one; the first are kept.
@@ -54,27 +52,6 @@ class Parsed(NamedTuple):
 def heading(offset: int, depth: int, text: str) -> Mark:
     """A heading, its white space joined and its text cut to at most 200 characters."""
     return Mark(offset, "heading", min(max(depth, 1), 6), " ".join(text.split())[:_LONGEST_HEADING])
-
-
-def page_at(marks: Sequence[Mark], offset: int) -> int | None:
-    """The number of the page or slide at an offset; None before the first, and in a text without pages."""
-    for at in range(bisect_right(marks, offset, key=lambda mark: mark.offset) - 1, -1, -1):
-        if marks[at].kind in _NUMBERED:
-            return int(marks[at].text)
-    return None
-
-
-def headings_at(marks: Sequence[Mark], offset: int) -> tuple[str, ...]:
-    """The headings that an offset is under, outermost first."""
-    path: list[str] = []
-    above = 7
-    for at in range(bisect_right(marks, offset, key=lambda mark: mark.offset) - 1, -1, -1):
-        if marks[at].kind == "heading" and marks[at].depth < above:
-            path.append(marks[at].text)
-            above = marks[at].depth
-            if above == 1:
-                break
-    return tuple(reversed(path))
 
 
 def clean(text: str) -> str:

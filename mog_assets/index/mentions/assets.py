@@ -15,7 +15,8 @@ from mog_assets.config import Settings
 from mog_assets.index.mentions.edges import names_file
 from mog_assets.index.mentions.matching import read_names
 from mog_assets.index.mentions.names import Name, folded, names_of
-from mog_assets.resources.arrays import pairs, save_array, unpaired
+from mog_assets.resources.arrays import pairs, unpaired
+from mog_assets.resources.files import save_array
 from mog_assets.resources.store import Artefact
 
 GROUP = "mentions"

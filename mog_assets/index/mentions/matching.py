@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mog_assets.index.mentions.names import folded_points
-from mog_assets.resources.arrays import mixed, pairs, ranges
+from mog_assets.resources.arrays import pairs, ranges
 
 # What is in memory at a time: names while they are read, folded characters of texts, words that are followed.
 NAMES_AT_ONCE, CHARACTERS_AT_ONCE, WORDS_AT_ONCE = 50_000, 500_000, 100_000
@@ -181,12 +181,12 @@ def _words(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _first(words: np.ndarray) -> np.ndarray:
-    return mixed(words)
+    return _mixed(words)
 
 
 def _followed(names: np.ndarray, words: np.ndarray) -> np.ndarray:
     """The hash of words with a further one after them."""
-    return mixed(names * np.uint64(3) + words)
+    return _mixed(names * np.uint64(3) + words)
 
 
 def _of_names(words: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -204,8 +204,16 @@ def _of_names(words: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.nda
     return names, np.concatenate(parts)
 
 
+def _mixed(values: np.ndarray) -> np.ndarray:
+    """A bijection of uint64 numbers that spreads every bit (splitmix64, Steele et al. 2014)."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
 # Odd numbers, one for each place of a word.
-_NUMBERS = mixed(np.arange(256, dtype=np.uint64)) | np.uint64(1)
+_NUMBERS = _mixed(np.arange(256, dtype=np.uint64)) | np.uint64(1)
 
 
 def _table(document: np.ndarray, start: np.ndarray, end: np.ndarray, name: np.ndarray) -> pa.Table:

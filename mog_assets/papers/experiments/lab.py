@@ -27,7 +27,8 @@ from mog_assets.questions.sets import Question, load_questions
 from mog_assets.registry import EXPERIMENTS
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MogError
-from mog_assets.search.passages import Passages, cut
+from mog_assets.search.depth import cut
+from mog_assets.search.passages import Passages
 from mog_assets.search.retrieval import Retrieval
 
 Verdict = Literal["seen", "not seen", "undecided", "not testable here"]

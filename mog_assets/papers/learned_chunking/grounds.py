@@ -24,7 +24,7 @@ from mog_assets.papers.learned_chunking.settings import CHUNKER, ChunkerTraining
 from mog_assets.papers.learned_chunking.training import train
 from mog_assets.papers.mix_of_granularity.validation import validation_rows
 from mog_assets.questions.sets import Evidence, Question
-from mog_assets.search.passages import DEPTH
+from mog_assets.search.depth import DEPTH
 from mog_assets.text.chunkers import CHUNKERS, Options
 from mog_assets.text.chunks import chunk_text
 from mog_assets.text.cuts import Spans, least, spans_to, token_starts, unit_chars, units

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.index.postings import StoredStatistics, TermCounts
-from mog_assets.index.term_tables import Together
+from mog_assets.index.statistics import StoredStatistics, Together
+from mog_assets.index.term_counts import TermCounts
 from mog_assets.resources.compiled import keep
 
 # Extra results, among which ties at the last place are decided by chunk number.

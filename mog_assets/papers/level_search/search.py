@@ -11,7 +11,7 @@ import numpy as np
 from mog_assets.build.demand import Needs
 from mog_assets.config import RetrieverName, Settings
 from mog_assets.index.corpora import Corpora
-from mog_assets.index.postings import TermCounts
+from mog_assets.index.term_counts import TermCounts
 from mog_assets.papers.level_search.bm25 import Bm25Index, Statistics
 from mog_assets.papers.level_search.nearest import exactly_nearest
 from mog_assets.papers.level_search.searchers import (
@@ -22,8 +22,9 @@ from mog_assets.papers.level_search.searchers import (
     Searcher,
 )
 from mog_assets.resources.lazy import remembered
+from mog_assets.search.groups import Groups
 from mog_assets.search.methods import Method
-from mog_assets.search.retrieval import Groups, Retrieval
+from mog_assets.search.retrieval import Retrieval
 from mog_assets.text.chunks import Layout
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 from scipy import sparse
 
 from mog_assets.index.corpora import Encode
-from mog_assets.index.postings import TermCounts
+from mog_assets.index.term_counts import TermCounts
 from mog_assets.index.vectors import VectorTable
 from mog_assets.papers.level_search.bm25 import statistics
 from mog_assets.papers.level_search.search import counts as level_counts

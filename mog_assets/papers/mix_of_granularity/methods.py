@@ -18,9 +18,10 @@ from mog_assets.papers.mix_of_granularity.ranker import (
 from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.registry import METHOD_NAMES
 from mog_assets.search.builtin_methods import levels
+from mog_assets.search.groups import Groups
 from mog_assets.search.methods import GROUPS, METHODS, RETRIEVERS, Kind, Method
 from mog_assets.search.passages import Passages
-from mog_assets.search.retrieval import Groups, Retrieval
+from mog_assets.search.retrieval import Retrieval
 
 
 def _hops(settings: Settings) -> range:
@@ -67,7 +68,7 @@ def _of_graph(*shared: str) -> Callable[[Method, Settings], Needs]:
     return lambda method, settings: Needs(per_corpus, ("hop_statistics", *shared))
 
 
-def _weights(retrieval: Retrieval, method: Method, explain: bool) -> list[dict[str, float] | None]:
+def _weights(retrieval: Retrieval, method: Method) -> list[dict[str, float] | None]:
     """What the router gives each granularity, by its name."""
     (family,) = (family for family in families(retrieval.corpora.settings) if family.kind == method.kind)
     rows = router_weights(retrieval, method.kind)

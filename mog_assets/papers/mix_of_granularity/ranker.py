@@ -30,8 +30,10 @@ from mog_assets.papers.mix_of_granularity.mixing import (
 from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.resources.arrays import pairs, ranges
 from mog_assets.resources.lazy import cached_property, remembered
-from mog_assets.search.passages import DEPTH, Passages
-from mog_assets.search.retrieval import Groups, Retrieval
+from mog_assets.search.depth import DEPTH
+from mog_assets.search.groups import Groups
+from mog_assets.search.passages import Passages
+from mog_assets.search.retrieval import Retrieval
 from mog_assets.text.chunks import Layout
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import numpy as np
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.encoding import VectorBucket
 from mog_assets.papers.topics.model import OUTLIER_LABEL, decoded
-from mog_assets.resources.arrays import save_array
 from mog_assets.resources.errors import MissingArtefact
+from mog_assets.resources.files import save_array
 from mog_assets.resources.store import Artefact, label
 from mog_assets.search.where import FIELDS, Field, Items
 

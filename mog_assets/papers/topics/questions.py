@@ -13,9 +13,10 @@ from mog_assets.index.corpora import Corpora
 from mog_assets.papers.topics.assign import read_topics
 from mog_assets.papers.topics.model import OUTLIER, TopicModel, open_model
 from mog_assets.resources.lazy import remembered
+from mog_assets.search.groups import Groups, Limit
 from mog_assets.search.index import Index
-from mog_assets.search.methods import LIMITS, Limit
-from mog_assets.search.retrieval import Groups, Retrieval
+from mog_assets.search.methods import LIMITS
+from mog_assets.search.retrieval import Retrieval
 
 
 @dataclass(frozen=True)

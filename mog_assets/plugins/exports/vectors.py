@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mog_assets.config import Settings
-from mog_assets.documents.formats.marks import Mark, headings_at, page_at
+from mog_assets.documents.formats.marks import Mark
 from mog_assets.index.encoding import vector_buckets
 from mog_assets.index.layouts import bucket_layout
 from mog_assets.index.vectors import as_float32
 from mog_assets.resources.store import Artefact
+from mog_assets.serve.reading import headings_at, page_at
 from mog_assets.text.chunks import Layout
 
 _NAMESPACE = uuid.UUID("6d6f672d-6173-7365-7473-2f706f696e74")

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from mog_assets.plugins.feedback.noting import Noting, quote_of
 from mog_assets.registry import PROJECT_ATTRIBUTES
 from mog_assets.resources.errors import ConfigError, NotFound
-from mog_assets.serve.project import Project, check_questions
+from mog_assets.serve.project import Project
 from mog_assets.serve.results import Passage, Span
+from mog_assets.serve.retriever import check_questions
 
 
 def _noting(project: Project) -> Noting:

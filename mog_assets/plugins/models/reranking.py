@@ -20,8 +20,9 @@ from mog_assets.plugins.models.reranker import Reranker as Model
 from mog_assets.plugins.models.reranker_settings import EXPERT, RERANKER, Reading
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.search.candidates import Candidates
+from mog_assets.search.experts import EXPERTS, Cost, FurtherExpert
 from mog_assets.search.index import Index, Query
-from mog_assets.search.relations import EXPERTS, Cost, FurtherExpert, best
+from mog_assets.search.relations import best
 
 # Given a question and texts, a score of each: 0 or more, more is better.
 Scores = Callable[[str, Sequence[str]], np.ndarray]

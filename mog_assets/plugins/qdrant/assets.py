@@ -18,7 +18,7 @@ from mog_assets.index.assets import GROUP
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.encoding import vector_buckets
 from mog_assets.index.layouts import bucket_layout
-from mog_assets.index.postings import open_counts
+from mog_assets.index.term_counts import open_counts
 from mog_assets.plugins.qdrant import checks
 from mog_assets.plugins.qdrant.collections import UPSERT_BATCH, Points, Sparse
 from mog_assets.plugins.qdrant.ids import IdSet, packed_ids, unpacked_ids
@@ -26,7 +26,7 @@ from mog_assets.plugins.qdrant.points import payloads, point_ids
 from mog_assets.plugins.qdrant.store import ASSET, collections_of, name_of, vectors_of
 from mog_assets.plugins.qdrant.words import rounded_mean, text_vectors
 from mog_assets.registry import FIELDS
-from mog_assets.resources.arrays import save_array
+from mog_assets.resources.files import save_array
 
 
 def build_collection(work: Work) -> None:

@@ -15,6 +15,7 @@ from mog_assets.answer.reader.model import FILE, VERSION, Reader, encoded, sourc
 from mog_assets.answer.reader.windows import WordPieces
 from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
+from mog_assets.config.budget import Budget
 from mog_assets.evaluate.significance import bootstrap_interval, by_document
 from mog_assets.plugins.reader_training import fitting
 from mog_assets.plugins.reader_training.examples import Document, Lesson
@@ -24,8 +25,8 @@ from mog_assets.questions.sets import Question, fraction, load_questions
 from mog_assets.resources import tensors
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import digest
+from mog_assets.search.experts import versions
 from mog_assets.search.methods import needs, parse
-from mog_assets.search.relations import versions
 from mog_assets.search.retrieval import Retrieval
 
 GROUP = "answering"
@@ -227,7 +228,7 @@ def _contexts(work: Work, one: _Set, rows: Sequence[int]) -> list[tuple[Context,
     """For some questions of a set: the passages that are found, and passages that lack the answer."""
     corpora = one.retrieval.corpora
     again = one.retrieval.again([one.questions[row].question for row in rows])
-    ranked = again.passages(parse(FOUND_BY, work.settings), budget=work.settings.budget)
+    ranked = again.passages(parse(FOUND_BY, work.settings), budget=Budget.of(work.settings.budget))
     lacking = [lesson.misleading if (lesson := one.lessons[row]) else [] for row in rows]
     texts = corpora.texts({*ranked.document.tolist(), *(document for misled in lacking for document, _ in misled)})
     made: list[tuple[Context, Context]] = [([], []) for _ in rows]

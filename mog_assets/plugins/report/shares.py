@@ -11,6 +11,7 @@ from mog_assets.config import Settings
 from mog_assets.evaluate.runs import RunTable
 from mog_assets.questions.sets import Question
 from mog_assets.registry import RUN_TABLES
+from mog_assets.search import explain
 from mog_assets.search.index import expert_names
 from mog_assets.search.methods import Method
 from mog_assets.search.retrieval import Retrieval
@@ -41,7 +42,7 @@ def parts(shares: np.ndarray, experts: Sequence[str], levels: int) -> np.ndarray
     """Share of each part, float32 of shape (questions, parts).
 
     Args:
-        shares: Of each expert, see `Retrieval.shares`.
+        shares: Of each expert, see `explain.shares`.
         experts: Their names.
         levels: Number of levels.
     """
@@ -82,7 +83,7 @@ def table(rows: Iterable[tuple[str | int | float, ...]], levels: int) -> pd.Data
 def _rows(method: Method, questions: Sequence[Question], retrieval: Retrieval) -> list[tuple[str | int | float, ...]]:
     """Return rows of `table` for a method, if it weighs experts."""
     used, settings = retrieval.resolved(method), retrieval.corpora.settings
-    weights = retrieval.shares(used.kind) if used.ranking else None
+    weights = explain.shares(retrieval, used) if used.ranking else None
     if weights is None:
         return []
     return mean_shares(method.name, questions, parts(weights, expert_names(settings), settings.levels))

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 from sharded import QUESTIONS, built, level_texts, opened, samples
 
-from mog_assets.index.postings import TermCounts
+from mog_assets.index.term_counts import TermCounts
 from mog_assets.papers.level_search.bm25 import Bm25Index, statistics
 from mog_assets.papers.level_search.search import bm25, counts
 from mog_assets.papers.level_search.searchers import Bm25Searcher, merge

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from mog_assets.index.postings import TermCounts
+from mog_assets.index.term_counts import TermCounts
 from mog_assets.papers.level_search.bm25 import Bm25Index, statistics
 from mog_assets.papers.level_search.fusion import reciprocal_rank_fusion
 from mog_assets.papers.level_search.searchers import Bm25Searcher, Hits, keep_best

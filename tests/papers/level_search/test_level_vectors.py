@@ -10,7 +10,7 @@ from mog_assets.papers.level_search import nearest
 from mog_assets.papers.level_search import vectors as module
 from mog_assets.papers.level_search.nearest import exactly_nearest
 from mog_assets.papers.level_search.vectors import LevelVectors, level_vectors
-from mog_assets.resources.arrays import save_array
+from mog_assets.resources.files import save_array
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from mog_assets.documents.formats.marks import headings_at
 from mog_assets.documents.reading import read_corpus
 from mog_assets.documents.worker import Limits
 from mog_assets.plugins.formats import code
+from mog_assets.serve.reading import headings_at
 
 pytest.importorskip("tree_sitter", reason="the extra `code` is not installed")
 PYTHON = '''\

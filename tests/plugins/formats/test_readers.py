@@ -10,12 +10,12 @@ from pdf_file import pdf
 from PIL import Image, ImageDraw, ImageFont
 
 from mog_assets import config
-from mog_assets.documents.formats.marks import headings_at, page_at
 from mog_assets.documents.formats.pdf import read_pdf
 from mog_assets.documents.reading import read_corpus
 from mog_assets.documents.worker import Limits
 from mog_assets.plugins.formats import layout
 from mog_assets.resources.errors import MogError
+from mog_assets.serve.reading import headings_at, page_at
 
 LIMIT = 20_000_000
 

@@ -15,7 +15,8 @@ from mog_assets.build import plan
 from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
 from mog_assets.index.corpora import Corpora
-from mog_assets.index.postings import idf, open_counts
+from mog_assets.index.postings import idf
+from mog_assets.index.term_counts import open_counts
 from mog_assets.index.vector_stores import open_candidates
 from mog_assets.plugins.qdrant import candidates
 from mog_assets.plugins.qdrant.collections import Sparse

@@ -22,13 +22,14 @@ from PIL import Image
 from mog_assets import config
 from mog_assets.documents import worker
 from mog_assets.documents.documents import load_documents, make_document, shifted, write_documents
-from mog_assets.documents.formats.marks import Mark, headings_at, page_at
+from mog_assets.documents.formats.marks import Mark
 from mog_assets.documents.formats.markup import read_markdown, read_page
 from mog_assets.documents.memory import load_memory
 from mog_assets.documents.reading import read_corpus
 from mog_assets.documents.worker import Limits
 from mog_assets.questions.reading import KnownDocument, read_questions
 from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.serve.reading import headings_at, page_at
 
 LIMIT = 20_000_000
 

@@ -3,8 +3,8 @@
 import pytest
 from pdf_file import pdf
 
-from mog_assets.documents.formats.marks import page_at
 from mog_assets.documents.formats.pdf import read_pdf
+from mog_assets.serve.reading import page_at
 
 WORDS = "The heron of pond {} waits for a fish in the shallow water and never hurries at"
 

@@ -10,6 +10,7 @@ import pytest
 from mog_assets.build.tools import Tools
 from mog_assets.evaluate.choice import choose
 from mog_assets.evaluate.known_items import FORMS, ITEMS, LEAST, MOST, drawn_items, losing, standing, summary
+from mog_assets.search.methods import parse
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.text.terms import terms_of
 
@@ -48,7 +49,7 @@ def test_an_item_is_first_or_near_as_the_ranking_has_it(opened):
     assert len(table) == len(items) * len(FORMS) * 2 and (table["near"] | ~table["first"]).all()
     for form, template in FORMS.items():
         again = opened.again([template.format(item.text) for item in items])
-        question, piece, _ = again._by_score("fused")
+        question, piece, _ = again.by_score(parse("fused", opened.index.settings))
         best = piece[np.searchsorted(question, np.arange(len(items)))]
         own = table[(table["form"] == form) & (table["ranking"] == "fused")]
         assert own["first"].tolist() == (best == [item.piece for item in items]).tolist()

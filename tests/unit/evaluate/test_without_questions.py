@@ -12,7 +12,7 @@ from mog_assets.cli import main
 from mog_assets.config import settings_model
 from mog_assets.resources.store import Store
 from mog_assets.search.methods import parse
-from mog_assets.serve.reading import nothing
+from mog_assets.serve.available import nothing
 
 # Most methods that need questions are of papers.
 pytestmark = pytest.mark.whole

@@ -6,8 +6,9 @@ import pytest
 from mog_assets.index import vectors as module
 from mog_assets.index.encoding import write_graph, write_rounded
 from mog_assets.index.vectors import OVERSAMPLING, Near, Neighbours
-from mog_assets.resources.arrays import greatest_of, save_array
+from mog_assets.resources.arrays import greatest_of
 from mog_assets.resources.errors import MogError
+from mog_assets.resources.files import save_array
 
 COUNT, SIZE, K = 3000, 48, 20
 FORMS = {"rounded_0000.npy": write_rounded, "graph_0000.usearch": write_graph}

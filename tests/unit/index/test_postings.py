@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from mog_assets.index.postings import Matches, Postings, idf, mapped_counts, saturation
+from mog_assets.index.postings import Matches, Postings, Terms, idf, saturation
 from mog_assets.index.shards import save_counts
-from mog_assets.index.term_tables import Terms, TermTable, write_table
+from mog_assets.index.term_counts import mapped_counts
+from mog_assets.index.term_tables import TermTable, write_table
 
 TERMS = [f"term{i:02d}" for i in range(9)]
 texts = st.lists(st.lists(st.sampled_from(TERMS), max_size=30), min_size=1, max_size=25)

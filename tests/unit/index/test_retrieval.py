@@ -13,8 +13,9 @@ from mog_assets.index.encoding import bucket_texts
 from mog_assets.index.layouts import bucket_layout, join_layouts
 from mog_assets.index.tokens import assemble, count_bucket, level_counts
 from mog_assets.resources.errors import ConfigError
+from mog_assets.search.depth import cut
 from mog_assets.search.methods import RETRIEVERS, named_methods, parse
-from mog_assets.search.passages import Passages, cut
+from mog_assets.search.passages import Passages
 from mog_assets.text.chunkers import split_bucket
 from mog_assets.text.terms import terms_of, tokenise
 

@@ -11,8 +11,9 @@ from scipy import sparse
 from sharded import QUESTIONS, built, level_texts, opened, samples
 
 from mog_assets.config import settings_model
-from mog_assets.index.postings import idf, mapped_counts, saturation
+from mog_assets.index.postings import idf, saturation
 from mog_assets.index.shards import frequencies_and_totals, save_counts, shards
+from mog_assets.index.term_counts import mapped_counts
 from mog_assets.text.terms import terms_of
 
 # The division of a corpus
@@ -117,7 +118,7 @@ def test_what_weighs_terms_is_counted_in_the_texts_of_each_level(whole, in_shard
             assert stored.frequencies(kind).values_of(terms).tolist() == [*frequencies.values(), 0]
             # At least one, as somebody asks.
             times = np.array([*frequencies.values(), 1])
-            np.testing.assert_allclose(stored.weights(terms)[kind], idf(len(texts), times))
+            np.testing.assert_allclose(stored.weights.of(terms)[kind], idf(len(texts), times))
 
 
 def test_figures_of_artefacts_do_not_depend_on_the_division(whole, in_shards):

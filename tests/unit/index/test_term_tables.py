@@ -4,8 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mog_assets.index import term_tables
-from mog_assets.index.term_tables import Terms, TermTable, Together, write_table
+from mog_assets.index import postings, term_tables
+from mog_assets.index.postings import Terms
+from mog_assets.index.statistics import Together
+from mog_assets.index.term_tables import TermTable, write_table
 
 TERMS = sorted(["heron", "Ångström", "茶叶", "o'clock", "🦦", "--verbose", *(f"word{i}" for i in range(500))])
 
@@ -45,7 +47,7 @@ def test_a_table_without_terms_has_none(write):
 @pytest.mark.parametrize("small", [0, 1 << 18])
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 1000])
 def test_numbers_of_several_tables_are_those_of_their_sums(write, count, small, monkeypatch):
-    monkeypatch.setattr(term_tables, "_SMALL", small)
+    monkeypatch.setattr(postings, "_SMALL", small)
     rng = np.random.default_rng(count)
     parts = [sorted(rng.choice(TERMS, 200, replace=False).tolist()) for _ in range(3)]
     numbers = [rng.integers(0, 9, len(terms)) for terms in parts]

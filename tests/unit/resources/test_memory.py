@@ -19,8 +19,9 @@ from mog_assets.config import settings_model
 from mog_assets.documents.documents import bucket_of, make_document, write_documents
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.layouts import bucket_layout
-from mog_assets.index.postings import TOTALS, TermCounts, file_of
+from mog_assets.index.statistics import TOTALS, file_of
 from mog_assets.index.statistics_assets import write_terms
+from mog_assets.index.term_counts import TermCounts
 from mog_assets.resources.publishing import remove
 from mog_assets.text.chunks import Layout
 from mog_assets.text.cuts import unit_chars

@@ -354,7 +354,7 @@ from pathlib import Path
 import numpy as np, pandas as pd
 from scipy import sparse
 from safetensors.numpy import save_file
-from mog_assets.resources.arrays import save_array
+from mog_assets.resources.files import save_array
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Store
 from mog_assets.resources.files import atomic

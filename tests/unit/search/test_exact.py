@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from mog_assets.index.postings import Postings, TermCounts
-from mog_assets.index.term_tables import Terms, TermTable, write_table
+from mog_assets.index.postings import Postings, Terms
+from mog_assets.index.term_counts import TermCounts
+from mog_assets.index.term_tables import TermTable, write_table
 from mog_assets.search.candidates import Candidates, ordered
 from mog_assets.search.definitions import HEADED
 from mog_assets.search.exact import FEW, MOST, OTHER, SOLE, WHOLE, find_typed, latest, lifted, rare_words

@@ -16,6 +16,7 @@ from mog_assets.resources.arrays import pairs
 from mog_assets.search import exact, search
 from mog_assets.search import index as opened_index
 from mog_assets.search.methods import parse
+from mog_assets.search.passages import pieces_in
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.scoring import Scoring
 from mog_assets.text.chunks import chunk_text
@@ -226,6 +227,6 @@ def test_a_fixed_level_has_the_best_chunks_of_the_level_in_order(opened):
         by_words = bm25_of(retrieval.corpora, level, retrieval.terms)
         for question in range(3):
             rows = np.flatnonzero(ranked.question == question)[:8]
-            first, _ = layout.pieces(ranked.document[rows], ranked.start[rows], ranked.end[rows])
+            first, _ = pieces_in(layout, ranked.document[rows], ranked.start[rows], ranked.end[rows])
             best = np.sort(by_words[question])[::-1][: len(rows)]
             assert np.allclose(by_words[question, layout.containing(first, level)], best, rtol=1e-5)

@@ -20,8 +20,8 @@ from mog_assets.documents.formats.marks import Parsed
 from mog_assets.documents.sources import Source
 from mog_assets.evaluate.measures import Measure
 from mog_assets.resources.settings import SettingsModel
+from mog_assets.search.experts import FurtherExpert
 from mog_assets.search.methods import Kind, needs, parse
-from mog_assets.search.relations import FurtherExpert
 from mog_assets.text.chunkers import Chunker
 
 

@@ -104,7 +104,7 @@ def _timed(lab: Lab, name: str) -> pd.DataFrame:
 
                 def rank(corpora=corpora, method=method, some_weights=some_weights, retriever=retriever) -> None:  # type: ignore[no-untyped-def]
                     index = replace(retrieval.index, corpora=corpora)
-                    anew = replace(retrieval, index=index, given=vectors, _scores={}, _limited={})
+                    anew = replace(retrieval, index=index, given=vectors, _scores={}, limited={})
                     if some_weights is None:
                         anew.rank(method, settings.k)
                     else:

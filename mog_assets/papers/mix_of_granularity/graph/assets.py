@@ -14,7 +14,7 @@ from mog_assets.config import Settings
 from mog_assets.index.chunk_assets import SPANS_TILE
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.layouts import bucket_layout
-from mog_assets.index.postings import Counted
+from mog_assets.index.statistics import Counted
 from mog_assets.index.statistics_assets import statistics_settings, write_statistics
 from mog_assets.index.tokens import assemble, languages_of
 from mog_assets.papers.mix_of_granularity.graph import checks, plots

@@ -16,7 +16,8 @@ from scipy import sparse
 
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.layouts import join_layouts, open_layout
-from mog_assets.index.postings import Counted, StoredStatistics, TermCounts
+from mog_assets.index.statistics import Counted, StoredStatistics
+from mog_assets.index.term_counts import TermCounts
 from mog_assets.index.vectors import VectorTable
 from mog_assets.papers.level_search.bm25 import Bm25Index, Statistics
 from mog_assets.papers.level_search.search import weighted as weighted_counts
@@ -28,7 +29,8 @@ from mog_assets.papers.mix_of_granularity.settings import GRAPH
 from mog_assets.resources.arrays import places, ranges
 from mog_assets.resources.lazy import cached_property
 from mog_assets.resources.store import Artefact
-from mog_assets.search.passages import DEPTH, Passages, seen
+from mog_assets.search.depth import DEPTH, seen
+from mog_assets.search.passages import Passages
 from mog_assets.text.chunks import Layout
 
 # Term counts of neighbourhoods in memory at a time while they are weighted: 60 bytes each.

@@ -5,9 +5,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from mog_assets.index.term_tables import Terms, TermTable, Together, write_table
-from mog_assets.text.questions import Analysed, Vocabulary, analysed, words_in
-from mog_assets.text.terms import terms_of
+from mog_assets.index.analysis import Analysed, Vocabulary, analysed
+from mog_assets.index.postings import Terms
+from mog_assets.index.statistics import Together
+from mog_assets.index.term_tables import TermTable, write_table
+from mog_assets.text.terms import terms_of, words_in
 
 
 @pytest.fixture
