@@ -32,7 +32,7 @@ STEPS = {
     "postings": "mog_assets.index.postings:Postings.matches",
     "BM25 of all pieces": "mog_assets.index.postings:Matches.scores",
     "typed exactly": "mog_assets.search.search:find_typed",
-    "near vectors, rounded": "mog_assets.search.index:Index.near",
+    "near vectors, rounded": "mog_assets.search.search:near",
     "near vectors, exact": "mog_assets.search.scoring:Scoring.products",
     "texts of sections": "mog_assets.search.scoring:Scoring.of_sections",
     "best pieces": "mog_assets.search.search:best_pieces",
@@ -43,7 +43,7 @@ STEPS = {
     "final scores": "mog_assets.search.retrieval:Retrieval.scores",
     "order, passages joined": "mog_assets.search.retrieval:Retrieval.passages",
     "texts of passages": "mog_assets.serve.reading:passages",
-    "the rest": "mog_assets.serve.project:Project.retrieve_many",
+    "the rest": "mog_assets.serve.retriever:Retriever.retrieve_many",
 }
 QUESTIONS, WARM, TRIES = 60, 20, 7
 
