@@ -22,6 +22,7 @@ _PACKAGES = {
     "mcp_types": "mcp",
     "opentelemetry": "opentelemetry-sdk",
     "PIL": "pillow",
+    "qdrant_edge": "qdrant-edge-py",
     "psycopg2": "psycopg2-binary",
     "sklearn": "scikit-learn",
     "starlette": "fastapi",

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from mog_assets.resources import tracing
+from mog_assets.resources import extras, tracing
 from mog_assets.resources.chat import (
     Completion,
     Form,
@@ -117,8 +117,8 @@ class OpenAIModel:
     @cached_property
     def _http(self) -> Endpoint:
         # It imports what takes longer than answers from the cache.
-        from mog_assets.resources.endpoint import Endpoint
-
+        with extras.needed("llm"):
+            from mog_assets.resources.endpoint import Endpoint
         url = os.environ.get("OPENAI_BASE_URL") or _DEFAULT_URL
         return Endpoint(self.settings, self.endpoint, url, self._before, self._charge)
 

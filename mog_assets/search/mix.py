@@ -7,13 +7,17 @@ take for it, and some others, without which they would know nothing of those.
 
 from __future__ import annotations
 
-import importlib
+import ctypes
+import importlib.util
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from mog_assets.resources import extras
 
 TREES, FIRST_TREES = 70, 15
 # Candidates of each question without evidence that trees are trained on: the best by `fused` for the first trees, the
@@ -40,17 +44,24 @@ FIRST_OPTIONS: dict[str, Any] = {"learning_rate": 0.15, "feature_fraction": 0.7}
 
 
 def lightgbm() -> Any:
-    """LightGBM, loaded after torch.
+    """LightGBM, with the OpenMP of torch where torch is installed.
 
-    Its wheel loads the system's libgomp; with that loaded first, torch's bf16 attention on the CPU is 20 times slower.
+    Its wheel loads the system's libgomp; with that loaded first, torch's bf16 attention on the CPU was 20 times slower.
     And it imports scikit-learn and pandas where they are installed, for classes that nobody uses here: nine tenths of
     the time that its import takes.
+
+    Raises:
+        MogError: it is not installed.
     """
-    importlib.import_module("torch")
+    torch = importlib.util.find_spec("torch")
+    for folder in (torch and torch.submodule_search_locations) or ():
+        for library in Path(folder, "lib").glob("libgomp.so*"):
+            ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
     hidden = [name for name in ("sklearn", "pandas") if not {name, "lightgbm"} & set(sys.modules)]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:
-        import lightgbm
+        with extras.needed("method: mix"):
+            import lightgbm
     finally:
         for name in hidden:
             del sys.modules[name]

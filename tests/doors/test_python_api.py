@@ -8,10 +8,13 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
 
 import damage
 import pytest
 from documentation import blocks
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from shared import ROOT, copy_folder
 
 import mog_assets
@@ -109,6 +112,24 @@ def test_dagster_is_not_imported(sample_project):
         "p.ask('Why is the sky blue?'); p.close(); print('dagster' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_words_are_searched_with_nothing_but_what_every_installation_has(sample_project):
+    requirements = [Requirement(text) for text in metadata.requires("mog-assets")]
+    needed = {canonicalize_name(r.name) for r in requirements if r.marker is None}
+    extra = {canonicalize_name(r.name) for r in requirements} - needed - {"mog-assets"}
+    absent = [
+        module
+        for module, packages in metadata.packages_distributions().items()
+        if extra.intersection(map(canonicalize_name, packages))
+    ]
+    assert {"dagster", "lightgbm", "openai", "pandas", "scipy", "torch"} <= {*absent}
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent!r})); from mog_assets.cli import main; "
+        f"main(['retrieve', {QUESTION!r}, '--method', 'fixed-2', '--config', {str(sample_project.config)!r}])"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "1. " in printed
 
 
 def test_many_questions_get_what_each_gets_alone_in_any_thread(opened):

@@ -31,6 +31,7 @@ from mog_assets.plugins.qdrant.collections import (
     size_mismatch,
 )
 from mog_assets.plugins.qdrant.settings import QdrantSettings
+from mog_assets.resources import extras
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.files import FULL, FileLock, Timeout, atomic, disk_full, hold, make_folder, reach
 
@@ -130,7 +131,8 @@ class EmbeddedQdrant:
                 ) from error
 
     def _create(self, path: Path, size: int) -> None:
-        import qdrant_edge as edge
+        with extras.needed("qdrant"):
+            import qdrant_edge as edge
 
         # Under a temporary name, then renamed: a folder with the final name has its configuration and its index.
         temporary = self._temporary(path.name)
@@ -257,7 +259,8 @@ def _stored(path: Path) -> _Stored:
 @contextmanager
 def _loaded(path: Path) -> Iterator[Any]:
     """The engine's collection at a path."""
-    import qdrant_edge as edge
+    with extras.needed("qdrant"):
+        import qdrant_edge as edge
 
     # The engine would replace a configuration that it cannot read.
     _stored(path)

@@ -23,6 +23,7 @@ from mog_assets.plugins.qdrant.collections import (
     size_mismatch,
 )
 from mog_assets.plugins.qdrant.settings import QdrantSettings
+from mog_assets.resources import extras
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.files import reach
 
@@ -51,7 +52,8 @@ class QdrantServer:
 
     def _connected(self) -> Any:
         if self._client is None:
-            from qdrant_client import QdrantClient
+            with extras.needed("QDRANT_URL"):
+                from qdrant_client import QdrantClient
 
             self._client = QdrantClient(url=self.url, api_key=self.api_key, timeout=60, check_compatibility=False)
         return self._client
