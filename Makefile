@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: install run ui test test-all lint format docs docs-links
+.PHONY: install run ui test tests test-all lint style types format docs docs-links
 
 install: $(STAMP)
 
@@ -19,22 +19,28 @@ run: install
 ui: install
 	$(BIN)/mog ui
 
-# tests/conftest.py orders the files.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Types are checked beside the tests, which leave some of two cores; what is told in a second comes first.
+test: install style
+	$(MAKE) --no-print-directory -j 2 types tests
 
-test: install lint
-	$(PYTEST)
+# tests/conftest.py orders the files.
+tests: install
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # What takes long, too: servers, browsers, kills, whole projects; and more examples of every property. Each in a copy
 # that has its part alone.
 test-all: install lint
 	$(BIN)/python .ci/parts.py test
 
-lint: install
+lint: style types
+
+style: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: install
+	$(BIN)/mypy
 
 format: install
 	$(BIN)/ruff check --fix .
