@@ -194,7 +194,7 @@ class Neighbours:
             short[part], factors[part] = round_vectors(rows[part].astype(np.float32) @ axes)
         self._short, self._rounded = (axes, numkong.dots_pack(short), factors * scales), None
 
-    def compare(self, query: Near, allowed: np.ndarray | None) -> np.ndarray:
+    def compare(self, query: Near, allowed: np.ndarray | None) -> tuple[np.ndarray | None, np.ndarray]:
         """Return about how near pieces are, where nearly all of the nearest ones are among them.
 
         Args:
@@ -202,25 +202,12 @@ class Neighbours:
             allowed: Pieces that may be found, bool of shape (count,); None if all.
 
         Returns:
-            Products with the question, float32 of shape (count,), −inf where a piece is not compared. Where all that
-            are allowed are to be compared exactly, it is infinite.
+            The pieces that are compared, ascending, None if all are; and their products with the question, float32.
+            Where all that are allowed are to be compared exactly, products are infinite.
         """
-        if not self.count:
-            return np.zeros(0, np.float32)
-        if self._graph is None:
-            import numkong
-
-            if self._short is not None:
-                axes, packed, scales = self._short
-                rounded, scale = round_vectors((query.vector @ axes)[None])
-                compared: Any = numkong.dots_packed(rounded, packed)
-            else:
-                assert self._rounded is not None
-                (rows, scales), (rounded, scale) = self._rounded, query.rounded
-                compared = numkong.cdist(rounded, rows, metric="dot")
-            near = np.multiply(np.asarray(compared)[0], scales * scale[0], dtype=np.float32)
-            return near if allowed is None else np.where(allowed, near, np.float32(-np.inf))
-        products = np.full(self.count, -np.inf, np.float32)
+        if self._graph is None or not self.count:
+            products = self._products(query)
+            return (None, products) if allowed is None else (np.flatnonzero(allowed), products[allowed])
         left = self.count if allowed is None else int(np.count_nonzero(allowed))
         if allowed is None or left > FEW:
             # So many more are asked for that about as many are left.
@@ -230,10 +217,25 @@ class Neighbours:
             if allowed is not None:
                 pieces, distances = pieces[allowed[pieces]], distances[allowed[pieces]]
             if len(pieces) >= min(query.k, left):
-                products[pieces] = (1 - distances) * query.scale
-                return products
-        products[slice(None) if allowed is None else allowed] = np.inf
-        return products
+                order = np.argsort(pieces)
+                return pieces[order], ((1 - distances[order]) * query.scale).astype(np.float32)
+        return None if allowed is None else np.flatnonzero(allowed), np.full(left, np.inf, np.float32)
+
+    def _products(self, query: Near) -> np.ndarray:
+        """Return the products of all rounded vectors with the question: float32 of shape (count,)."""
+        if not self.count:
+            return np.zeros(0, np.float32)
+        import numkong
+
+        if self._short is not None:
+            axes, packed, scales = self._short
+            rounded, scale = round_vectors((query.vector @ axes)[None])
+            compared: Any = numkong.dots_packed(rounded, packed)
+        else:
+            assert self._rounded is not None
+            (rows, scales), (rounded, scale) = self._rounded, query.rounded
+            compared = numkong.cdist(rounded, rows, metric="dot")
+        return np.multiply(np.asarray(compared)[0], scales * scale[0], dtype=np.float32)
 
 
 def _mapped(path: Path, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -274,11 +276,20 @@ def near(shards: Sequence[Neighbours], vector: np.ndarray, k: int, allowed: np.n
         k: How many of the nearest are wanted.
         allowed: Pieces that may be found, bool of shape (pieces,); None if all.
     """
-    query, parts, first = Near(vector, k), [], 0
+    query, first = Near(vector, k), 0
+    pieces, products = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
     for shard in shards:
-        parts.append(shard.compare(query, None if allowed is None else allowed[first : first + shard.count]))
+        some, compared = shard.compare(query, None if allowed is None else allowed[first : first + shard.count])
+        best = _nearest(compared, k)
+        pieces.append(first + (best if some is None else some[best]))
+        products.append(compared[best])
         first += shard.count
-    products = parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.float32), *parts])
+    if len(shards) == 1:
+        return pieces[1]
+    return np.concatenate(pieces)[_nearest(np.concatenate(products), k)]
+
+
+def _nearest(products: np.ndarray, k: int) -> np.ndarray:
+    """Return the positions of the greatest products, ascending, and of all that are infinite."""
     # By rounded vectors the nearest are not quite the first.
-    best = greatest_of(products, OVERSAMPLING * k + int(np.count_nonzero(products == np.inf)))
-    return best[products[best] > -np.inf]
+    return greatest_of(products, OVERSAMPLING * k + int(np.count_nonzero(products == np.inf)))
