@@ -268,6 +268,9 @@ def ask(folder: Path, project: Settings) -> None:
 
     served = Retrieval.open(opened, read, list(settings.corpora))
     served.corpora.layout.document_of  # noqa: B018
+    if len(shards := served.corpora.neighbours) == 1:
+        # As a project does that is open.
+        shards[0].shorten()
     found: dict[str, Any] = {"layout": {"first": 1000 * (time.monotonic() - started), "peak": anonymous() - beside}}
 
     def passages(method: str, **limit: int) -> Callable[[str], Any]:

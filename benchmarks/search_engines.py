@@ -5,7 +5,7 @@ python benchmarks/search_engines.py --config mog.yaml --scratch engines [--synth
 All have the same pieces (level 1, with their titles), the same vectors and the same questions, which are encoded
 beforehand; each runs in a process of its own on one thread, and gives the texts of ten passages. Qdrant is its engine
 in the process (qdrant-edge), with HNSW, int8 codes, and BM25 as sparse vectors of the project's terms: two searches of
-a hundred, fused by reciprocal ranks. Built engines are used again.
+as many as ours, fused by reciprocal ranks. Built engines are used again.
 
 `--synthetic` names the project whose vectors `growth.py` made those of the home from; questions are then made up as
 there. Else they are the measured questions of the home, and with `--judge` evidence recall at 4,000 characters is
@@ -37,10 +37,11 @@ from mog_assets import config
 from mog_assets.build import markdown, tools
 from mog_assets.build.tools import Tools
 from mog_assets.config.budget import Budget
+from mog_assets.search.candidates import NEAREST
 from mog_assets.search.methods import parse
 from mog_assets.search.retrieval import Retrieval
 
-WARM, TIMED, PASSAGES, NEAREST, BUDGET, JUDGED = 5, 100, 10, 100, 4000, 40
+WARM, TIMED, PASSAGES, BUDGET, JUDGED = 5, 100, 10, 4000, 40
 MIB = 1 << 20
 
 Ask = Callable[[int, int], list[int]]
@@ -64,7 +65,10 @@ class Collection:
 
     @cached_property
     def retrieval(self) -> Retrieval:
-        return Retrieval.open(self.tools, self.tools.store.read, list(self.settings.corpora))
+        opened = Retrieval.open(self.tools, self.tools.store.read, list(self.settings.corpora))
+        if len(shards := opened.corpora.neighbours) == 1:
+            shards[0].shorten()
+        return opened
 
     @cached_property
     def measured(self) -> list[Any]:
