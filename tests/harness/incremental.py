@@ -3,13 +3,14 @@
 import json
 import tempfile
 from collections import Counter
+from copy import deepcopy
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 import yaml
 from hypothesis import strategies as st
-from shared import QDRANT
+from shared import QDRANT, copy_folder
 
 from mog_assets import config
 from mog_assets.build import plan
@@ -84,6 +85,13 @@ class Project:
         tools = Tools(self.settings)
         vars(tools)["encoder"] = self.encoder
         return tools
+
+    def copied(self, folder, encoder):
+        """The same in another folder, with what was built."""
+        copy_folder(self.folder, folder)
+        copy = Project(folder, encoder, self.settings.home.name, **self.options)
+        copy.documents = deepcopy(self.documents)
+        return copy
 
     def set(self, **options):
         """Change settings; `encoder` gets the vector cache that the encoder had."""

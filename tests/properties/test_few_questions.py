@@ -54,6 +54,7 @@ def built(folder, encoder, documents, rows):  # noqa: F811
     (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     named = {row.get("split") for row in rows}
     splits = {use: [use] for use in ("train", "test") if use in named or named <= {None}}
+    splits |= {"test": ["other"]} if named == {"other"} else {}
     sets = {"few": {"path": "questions.jsonl", "corpora": ["docs"], **splits}}
     values = {"home": "home", "corpora": {"docs": {"path": "docs"}}, "levels": 2, "buckets": 2, "question_sets": sets}
     values["answering"] = {"reader": "extractive", "methods": ["one-step"]}

@@ -145,16 +145,22 @@ def test_any_changes_interrupted_anywhere_end_as_a_rebuild_from_nothing(encoder,
 # What a change costs
 
 
-@pytest.fixture
-def ponds(folder, encoder):
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, encoder):
     """A file of six documents and a folder of one, built, without questions."""
-    project = Project(folder, encoder)
+    project = Project(tmp_path_factory.mktemp("ponds"), encoder)
     texts = {"a": HERON, "b": OTTER, "c": NEWT, "d": HERON + OTTER, "e": OTTER + NEWT, "f": NEWT + HERON + OTTER}
     for name, text in texts.items():
         project.put("file", name, text, title="Ponds")
     project.put("folder", "a", NEWT)
     project.run()
     return project
+
+
+@pytest.fixture
+def ponds(built, folder, encoder):
+    """A copy of what was built."""
+    return built.copied(folder / "ponds", encoder)
 
 
 def chunk_texts(project, corpus, level):

@@ -2,10 +2,12 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
 from click.testing import CliRunner
+from shared import copy_folder
 
 from mog_assets import config
 from mog_assets.build.measuring import changed_since, read_documents
@@ -24,28 +26,42 @@ QUESTIONS = [
 MEASURED = {"questions", "runs", "scores"}
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, make_project, materialise_project):
+    """A folder with a project that was built."""
+    folder = tmp_path_factory.mktemp("built")
+    sets = {"q": {"path": "q.jsonl", "corpora": ["birds"], "train": [], "test": ["test"]}}
+    values = {"corpora": {"birds": {"path": "birds.jsonl"}}, "question_sets": sets, "methods": ["fixed-1"], "levels": 1}
+    made = make_project(folder, {**values, "answering": {"methods": []}})
+    write(folder, DOCUMENTS, QUESTIONS)
+    report = materialise_project(made.settings)
+    assert report.failures == [] and {step["asset"] for step in report.steps} >= MEASURED
+    return folder
+
+
+def write(folder, documents, questions):
+    """Have a project have these documents and questions."""
+    lines = [json.dumps({"id": key, "text": text}) for key, text in documents.items() if text]
+    for name, written in (("birds", lines), ("q", map(json.dumps, questions))):
+        file, text = folder / f"{name}.jsonl", "\n".join(written)
+        if not file.exists() or file.read_text(encoding="utf-8") != text:
+            file.write_text(text, encoding="utf-8")
+
+
 @pytest.fixture
-def project(tmp_path, make_project, materialise_project):
+def project(built, tmp_path, materialise_project):
     """A project that was built, and what edits and builds it."""
-    made = None
+    folder = copy_folder(built, tmp_path / "project")
+    made = SimpleNamespace(config=folder / "mog.yaml", settings=config.load(folder / "mog.yaml"))
 
     def run(documents=None, questions=QUESTIONS, **options):
         """What is built when the project has these documents beside the others, and these questions."""
-        rows = {**DOCUMENTS, **(documents or {})}.items()
-        lines = [json.dumps({"id": key, "text": text}) for key, text in rows if text]
-        for name, written in (("birds", lines), ("q", map(json.dumps, questions))):
-            file, text = tmp_path / f"{name}.jsonl", "\n".join(written)
-            if not file.exists() or file.read_text(encoding="utf-8") != text:
-                file.write_text(text, encoding="utf-8")
+        write(folder, {**DOCUMENTS, **(documents or {})}, questions)
         report = materialise_project(config.load(made.config), **options)
         assert report.failures == []
         return {step["asset"] for step in report.steps}
 
-    sets = {"q": {"path": "q.jsonl", "corpora": ["birds"], "train": [], "test": ["test"]}}
-    values = {"corpora": {"birds": {"path": "birds.jsonl"}}, "question_sets": sets, "methods": ["fixed-1"], "levels": 1}
-    made = make_project(tmp_path, {**values, "answering": {"methods": []}})
     made.run = run
-    assert run() >= MEASURED
     return made
 
 
