@@ -35,6 +35,7 @@ ANSWERED = 12
 STOP_SECONDS = 10
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 4 << 30
+ALL_FULL = re.compile(r"^pytestmark = .*pytest\.mark\.full\b", re.MULTILINE)
 
 # No test is about time: another process may hold up any of them.
 hypothesis.register_profile("usual", max_examples=USUAL_EXAMPLES, deadline=None)
@@ -44,10 +45,18 @@ hypothesis.load_profile("usual")
 
 def pytest_configure(config):
     """Set where temporary folders are, and one thread a process (the workers use the cores), before anything asks."""
+    # Until all is imported, see `pytest_collection_finish`.
+    gc.disable()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     clean_environment()
     if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave a file unread whose tests all take long, where those are left out: it may import what takes seconds."""
+    if config.option.markexpr == "not full" and collection_path.suffix == ".py":
+        return True if ALL_FULL.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -81,6 +90,7 @@ def pytest_collection_finish():
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
