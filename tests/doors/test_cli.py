@@ -2,18 +2,14 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from email.message import EmailMessage
 
 import pytest
 import yaml
-from click.testing import CliRunner
-from shared import complaints
+from shared import called, one_line
 
-from mog_assets.build.plan import graph
-from mog_assets.cli import main
 from mog_assets.cli.documents import left_out
 from mog_assets.config import load
 from mog_assets.evaluate.measures import measure_names
@@ -31,19 +27,6 @@ def mog(*arguments, **variables):
         env={**os.environ, **variables},
         timeout=300,
     )
-
-
-def called(*arguments):
-    """The command in this process."""
-    result = CliRunner().invoke(main, list(map(str, arguments)))
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
-
-
-def one_line(text):
-    lines = complaints(text)
-    assert len(lines) == 1 and lines[0].startswith("mog: "), text
-    return lines[0]
 
 
 @pytest.fixture
@@ -87,17 +70,6 @@ def test_retrieve_prints_what_fits_into_the_configured_budget_from_the_corpora_o
         assert 1000 < sum(len(passage["text"]) for passage in passages) <= 2000
 
 
-@pytest.mark.whole
-def test_a_project_compared_with_itself_differs_in_nothing(sample_project, tmp_path):
-    page = tmp_path / "page.md"
-    result = called("compare", sample_project.config, sample_project.config, "--measure", "ER", "--to", page)
-    assert result.exit_code == 0
-    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| mog-paper |")]
-    assert len(rows) == 1 and "+0.000 [+0.000, +0.000], 1.000" in rows[0]
-    result = called("compare", sample_project.config, sample_project.config, "--measure", "accuracy")
-    assert result.exit_code == 1 and "expected measures of" in one_line(result.stderr)
-
-
 def test_scores_print_every_measure_of_every_method_as_json(sample_project):
     result = called("scores", "--json", "--config", sample_project.config)
     assert result.exit_code == 0
@@ -128,41 +100,6 @@ def test_verify_of_a_home_with_nothing_in_it_exits_with_one(project):
 def test_a_run_with_nothing_to_do_says_so(sample_project):
     result = called("run", "--config", sample_project.config)
     assert result.exit_code == 0 and "nothing was recomputed" in result.stdout
-
-
-@pytest.mark.whole
-def test_plan_says_what_a_run_would_build_and_why_and_builds_nothing(project, write_documents):
-    plan = ("plan", "--json", "--config", project.config)
-    first = {row["asset"]: row["why"] for row in json.loads(called(*plan).stdout)}
-    assert set(first.values()) == {"new"} and not (project.home / "store").exists()
-    assert {"documents", "statistics", "embeddings/level_2"} <= set(first)
-    # Before the first run nobody knows how long it took last time.
-    shown = called("plan", "--config", project.config).stdout
-    assert re.search(
-        r"About \d+ pieces of text are encoded for the first time: about \S+ s, at the [\d,]+ a sec", shown
-    )
-    # A run says where the report is, and what it did not build is not advised.
-    assert "mog retrieve" not in called("run", "--config", project.config, "--select", "documents").stdout
-    assert called("run", "--config", project.config).exit_code == 0
-    assert "nothing" in called("plan", "--config", project.config).stdout
-    write_documents(project.folder / "notes.jsonl", [("b", "Rye bread keeps for a week.")])
-    rows = json.loads(called(*plan).stdout)
-    edited = {(row["asset"], row["corpus"]): row["why"] for row in rows}
-    assert edited[("documents", "notes")] == "changed: files"
-    assert edited[("bm25/level_1", "notes")] == "where these change: documents, chunks/level_1, tokens"
-    assert all(row["seconds"] > 0 for row in rows)
-    assert json.loads(called(*plan).stdout) == rows
-    assert [row["asset"] for row in json.loads(called(*plan, "--select", "documents").stdout)] == ["documents"]
-    assert called("plan", "--corpus", "nots", "--config", project.config).exit_code == 2
-
-
-@pytest.mark.whole
-def test_all_is_every_asset_and_no_selection(project):
-    rows = json.loads(called("plan", "--all", "--json", "--config", project.config).stdout)
-    assert {row["asset"] for row in rows} == set(graph(project.settings))
-    assert {"sentence_graph", "topics/model"} <= {row["asset"] for row in rows}
-    result = called("run", "--all", "--select", "documents", "--config", project.config)
-    assert result.exit_code == 2 and "--all: expected without --select" in one_line(result.stderr)
 
 
 def test_a_run_says_first_how_much_it_builds_and_how_long_that_took_last_time(project, write_documents):

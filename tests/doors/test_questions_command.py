@@ -5,18 +5,9 @@ import re
 
 import pytest
 from animals import THINGS, quote_of, text_of, write_csv
-from click.testing import CliRunner
-from shared import quiet_instance
-
-from mog_assets.cli import main
+from shared import called, quiet_instance
 
 pytestmark = pytest.mark.full
-
-
-def called(*arguments):
-    result = CliRunner().invoke(main, list(map(str, arguments)))
-    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
-    return result
 
 
 @pytest.fixture(scope="module")

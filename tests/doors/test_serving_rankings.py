@@ -9,14 +9,14 @@ import damage
 import numpy as np
 import pandas as pd
 import pytest
+import shared
 import yaml
-from click.testing import CliRunner
+from shared import one_line
 
 from mog_assets import config
 from mog_assets.build import plan
 from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
-from mog_assets.cli import main
 from mog_assets.evaluate.training_assets import NOW, RECALLS
 from mog_assets.search.blend import Blend
 from mog_assets.search.explain import KNOWN
@@ -42,21 +42,13 @@ REASON = (
 
 
 def called(project, *arguments):
-    result = CliRunner().invoke(main, [*map(str, arguments), "--config", str(project.config)])
-    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
-    return result
+    return shared.called(*arguments, "--config", project.config)
 
 
 def retrieved(project, *arguments, question=QUESTION):
     result = called(project, "retrieve", question, "--json", *arguments)
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout)
-
-
-def one_line(text):
-    lines = text.strip().splitlines()
-    assert len(lines) == 1 and lines[0].startswith("mog: "), text
-    return lines[0]
 
 
 @pytest.fixture(scope="module")

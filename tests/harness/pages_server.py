@@ -6,6 +6,8 @@ import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pytest
+
 
 @contextmanager
 def pages_server(pages, header, key):
@@ -33,7 +35,16 @@ def pages_server(pages, header, key):
         running.shutdown()
 
 
-def nobody_there():
+@pytest.fixture(scope="module")
+def server(request):
+    """Serve the pages of a module of tests with its key."""
+    module = request.module
+    with pages_server(module.PAGES, module.HEADER, module.KEY) as address:
+        yield address
+
+
+@pytest.fixture
+def nobody():
     """An address at which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from hypothesis import settings as hypothesis
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,6 +68,22 @@ PROGRESS = re.compile(
 def complaints(text):
     """The lines on standard error of a command that are not about its progress."""
     return [line for line in text.strip().splitlines() if not PROGRESS.match(line)]
+
+
+def called(*arguments):
+    """The command `mog` in this process."""
+    from mog_assets.cli import main
+
+    result = CliRunner().invoke(main, list(map(str, arguments)))
+    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+    return result
+
+
+def one_line(text):
+    """The only line on standard error of a command that could not do what it was asked."""
+    lines = complaints(text)
+    assert len(lines) == 1 and lines[0].startswith("mog: "), text
+    return lines[0]
 
 
 def copy_file(source, target):

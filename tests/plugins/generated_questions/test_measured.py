@@ -8,19 +8,11 @@ import pandas as pd
 import pytest
 from animals import HOUR, THINGS, quote_of, text_of, write_csv
 from chat_server import ChatServer
-from click.testing import CliRunner
-from shared import quiet_instance
+from shared import called, quiet_instance
 
-from mog_assets.cli import main
 from mog_assets.resources.store import Store
 
 pytestmark = pytest.mark.full
-
-
-def called(*arguments):
-    result = CliRunner().invoke(main, list(map(str, arguments)))
-    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
-    return result
 
 
 def long_text_of(name):

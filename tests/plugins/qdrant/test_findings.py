@@ -1,28 +1,17 @@
 """What `mog doctor` says of a Qdrant server."""
 
-import pytest
-from pages_server import nobody_there, pages_server
+from pages_server import nobody, server  # noqa: F401 (fixtures)
 
 from mog_assets.plugins.qdrant.findings import findings
 
 KEY = "right-one"
+HEADER = "api-key"
 
 
 PAGES = {
     "/collections": {"result": {"collections": []}},
     "/": {"title": "qdrant - vector search engine", "version": "1.15.4"},
 }
-
-
-@pytest.fixture(scope="module")
-def server():
-    with pages_server(PAGES, "api-key", KEY) as address:
-        yield address
-
-
-@pytest.fixture
-def nobody():
-    return nobody_there()
 
 
 def test_a_qdrant_server_is_asked_for_its_version_with_the_key(server, nobody, monkeypatch):

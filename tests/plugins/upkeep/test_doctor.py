@@ -10,7 +10,7 @@ import fsspec
 import pytest
 import yaml
 from click.testing import CliRunner
-from pages_server import nobody_there, pages_server
+from pages_server import nobody, server  # noqa: F401 (fixtures)
 
 from mog_assets import config
 from mog_assets.cli import main
@@ -21,20 +21,10 @@ from mog_assets.registry import VECTOR_STORES
 pytestmark = pytest.mark.full
 
 KEY = "sk-right"
+HEADER = "Authorization"
 
 
 PAGES = {"/v1/models": {"data": [{"id": "small"}, {"id": "gpt-4o-mini"}]}}
-
-
-@pytest.fixture(scope="module")
-def server():
-    with pages_server(PAGES, "Authorization", KEY) as address:
-        yield address
-
-
-@pytest.fixture
-def nobody():
-    return nobody_there()
 
 
 @pytest.fixture

@@ -4,10 +4,9 @@ import json
 
 import pytest
 from chat_server import REASONING, ChatServer, refusal
-from click.testing import CliRunner
+from shared import called
 
 from mog_assets.answer.assets import read_answers
-from mog_assets.cli import main
 from mog_assets.resources.store import Store
 
 QUESTIONS = 4
@@ -36,12 +35,6 @@ def project(tmp_path_factory, make_project, write_documents):
         "llm": {"model": "reasons", "attempts": 1},
     }
     return make_project(folder, values)
-
-
-def called(*arguments):
-    result = CliRunner().invoke(main, list(map(str, arguments)))
-    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
-    return result
 
 
 def test_answers_fail_where_every_one_failed_and_come_when_the_model_answers(server, project, monkeypatch):

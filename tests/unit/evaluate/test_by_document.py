@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
+from by_document import DOCUMENTS, EFFECTS, NAMES, measured, table_of
 from scipy import stats
 
-from mog_assets import cli
 from mog_assets.evaluate.answers import mark, score_answers
-from mog_assets.evaluate.measures import evaluate, measure_names
+from mog_assets.evaluate.measures import evaluate
 from mog_assets.evaluate.scores import compare, score
 from mog_assets.evaluate.significance import (
     bootstrap_interval,
@@ -27,10 +25,6 @@ from mog_assets.evaluate.significance import (
 from mog_assets.questions.sets import Evidence, Question
 
 rng = np.random.default_rng(0)
-# Nine documents of ten questions, and values that documents decide: by question a clear difference, by document none.
-DOCUMENTS = np.repeat([f"c/d{i}" for i in range(9)], 10)
-EFFECTS = np.repeat([0.5, 0.4, 0.4, 0.3, 0.3, -0.1, -0.2, -0.2, -0.1], 10) + rng.normal(0, 0.02, 90)
-NAMES = np.array([f"q{i:02d}" for i in range(90)])
 
 
 def by_question(values):
@@ -172,17 +166,6 @@ def test_a_difference_as_large_as_the_detectable_one_is_shown_four_times_in_five
 # Where they are used
 
 
-def table_of(effects, name="cell", **others):
-    """Two cells, the second better by `effects`."""
-    base = pd.DataFrame({"question": NAMES, "document": DOCUMENTS, name: "base", "ER": 0.4, **others})
-    return pd.concat([base, base.assign(**{name: "mog-paper", "ER": 0.4 + effects})], ignore_index=True)
-
-
-def measured(effects, **others):
-    table = table_of(effects, "method", question_set="s", split="dev", answered=True)
-    return table.assign(evidence="spans", **{name: table["ER"] for name in measure_names(2) if name != "ER"}, **others)
-
-
 def test_scores_have_intervals_and_tests_by_document_and_say_how_many():
     kinds = {"base": ("bm25", "fixed"), "mog-paper": ("bm25", "mog-paper")}
     found = score(measured(EFFECTS), 2, 0, kinds).set_index(["method", "measure"]).loc[("mog-paper", "ER")]
@@ -190,59 +173,6 @@ def test_scores_have_intervals_and_tests_by_document_and_say_how_many():
     assert found["p_vs_best_fixed"] > 0.05 and found["difference_low"] < 0 < found["difference_high"]
     apart = score(measured(EFFECTS, document=[*NAMES, *NAMES]), 2, 0, kinds).set_index(["method", "measure"])
     assert apart.loc[("mog-paper", "ER"), "p_vs_best_fixed"] < 0.001
-
-
-@pytest.mark.whole
-def test_a_drop_on_a_few_documents_raises_no_alarm():
-    from mog_assets.plugins.report import history
-
-    now, before = history.leading(measured(0 * EFFECTS)), history.leading(measured(EFFECTS))
-    found = history.compare(now, before, 0)
-    assert not found["dropped"].any() and history.drops(found) == []
-    assert set(found["documents"]) == {9}
-    apart = now.assign(document=now["question"])
-    (said,) = history.drops(history.compare(apart, before, 0))
-    assert "on 90 questions on 90 documents" in said
-
-
-@pytest.mark.whole
-def test_an_accepted_evaluation_that_does_not_know_documents_is_compared_with():
-    from mog_assets.plugins.report import history
-
-    before = history.leading(measured(EFFECTS)).drop(columns="document")
-    assert not history.compare(history.leading(measured(0 * EFFECTS)), before, 0)["dropped"].any()
-
-
-@pytest.mark.whole
-def test_two_projects_are_compared_by_document():
-    from mog_assets.plugins.report.comparing import side_by_side
-
-    ours, theirs = measured(0 * EFFECTS), measured(EFFECTS)
-    mog = side_by_side(ours, theirs, ["ER"], 0)["s, dev"].set_index("cell").loc["mog-paper"]
-    assert (mog["n"], mog["documents"]) == (90, 9) and mog["p"] > 0.05
-    apart = ours.assign(document=ours["question"])
-    assert side_by_side(apart, theirs, ["ER"], 0)["s, dev"].set_index("cell").loc["mog-paper", "p"] < 0.001
-
-
-@pytest.mark.whole
-def test_command_compare_names_documents(tmp_path, monkeypatch):
-    tables = {"a": measured(0 * EFFECTS), "b": measured(EFFECTS)}
-
-    class Store:
-        def __init__(self, home):
-            self.home = home
-
-        def read(self, key):
-            path = tmp_path / f"{self.home}.parquet"
-            tables[self.home].to_parquet(path)
-            return SimpleNamespace(path=lambda name: path)
-
-    monkeypatch.setattr(
-        "mog_assets.plugins.report.commands.config.load", lambda path: SimpleNamespace(home=path, seed=0, tests=True)
-    )
-    monkeypatch.setattr("mog_assets.resources.store.Store", Store)
-    shown = CliRunner().invoke(cli.main, ["compare", "a", "b", "--measure", "ER"])
-    assert shown.exit_code == 0 and "90 questions on 9 documents" in shown.stdout, shown.output
 
 
 def test_answers_are_scored_by_document_and_one_without_evidence_is_its_own():

@@ -5,10 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from click.testing import CliRunner
-from shared import complaints
+from shared import called, one_line
 
-from mog_assets.cli import main
 from mog_assets.config import settings_model
 from mog_assets.resources.store import Store
 from mog_assets.search.methods import parse
@@ -18,18 +16,6 @@ from mog_assets.serve.available import nothing
 pytestmark = pytest.mark.whole
 
 QUESTION = "What makes dough rise?"
-
-
-def called(*arguments):
-    result = CliRunner().invoke(main, list(map(str, arguments)))
-    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
-    return result
-
-
-def one_line(text):
-    lines = complaints(text)
-    assert len(lines) == 1 and lines[0].startswith("mog: "), text
-    return lines[0]
 
 
 @pytest.fixture(scope="module")
@@ -107,12 +93,6 @@ def test_what_needs_questions_says_so_and_not_to_run_again(plain, command, monke
     assert result.exit_code == 2
     said = one_line(result.stderr)
     assert "no question set with a test split" in said and "question_sets.NAME.test" in said
-
-
-@pytest.mark.whole
-def test_projects_without_questions_cannot_be_compared(plain):
-    result = called("compare", plain.config, plain.config)
-    assert result.exit_code == 2 and "no question set with a test split" in one_line(result.stderr)
 
 
 def test_a_project_that_chose_no_method_yet_says_to_run(plain, make_project, tmp_path):
