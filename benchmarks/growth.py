@@ -246,6 +246,7 @@ def build(folder: Path, project: Settings, chunks: int, graph: bool) -> None:
 
 def ask(folder: Path, project: Settings) -> None:
     """Ask questions of a corpus that is built; writes what they needed to `asked.json`."""
+    from mog_assets.index.neighbours import shorten
     from mog_assets.search import models
     from mog_assets.search.methods import parse
     from mog_assets.search.retrieval import Retrieval
@@ -270,7 +271,7 @@ def ask(folder: Path, project: Settings) -> None:
     served.corpora.layout.document_of  # noqa: B018
     if len(shards := served.corpora.neighbours) == 1:
         # As a project does that is open.
-        shards[0].shorten()
+        shorten(shards[0])
     found: dict[str, Any] = {"layout": {"first": 1000 * (time.monotonic() - started), "peak": anonymous() - beside}}
 
     def passages(method: str, **limit: int) -> Callable[[str], Any]:

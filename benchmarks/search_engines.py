@@ -37,6 +37,7 @@ from mog_assets import config
 from mog_assets.build import markdown, tools
 from mog_assets.build.tools import Tools
 from mog_assets.config.budget import Budget
+from mog_assets.index.neighbours import shorten
 from mog_assets.search.candidates import NEAREST
 from mog_assets.search.methods import parse
 from mog_assets.search.retrieval import Retrieval
@@ -67,7 +68,7 @@ class Collection:
     def retrieval(self) -> Retrieval:
         opened = Retrieval.open(self.tools, self.tools.store.read, list(self.settings.corpora))
         if len(shards := opened.corpora.neighbours) == 1:
-            shards[0].shorten()
+            shorten(shards[0])
         return opened
 
     @cached_property

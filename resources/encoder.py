@@ -140,10 +140,6 @@ class Encoder:
         """Size of a vector."""
         return self.settings.dimensions or self.model.size or self.encode(["size"]).shape[1]
 
-    def is_token(self, words: Sequence[str]) -> np.ndarray:
-        """Return which words the model knows: bool array of shape (words,)."""
-        return self.model.is_token(words)
-
     def encode(self, texts: Sequence[str], advance: Advance | None = None, keep: bool = True) -> Vectors:
         """Encode texts; duplicates are encoded once, cached texts not at all.
 

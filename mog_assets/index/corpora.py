@@ -15,6 +15,7 @@ import pyarrow as pa
 from mog_assets.config import Settings
 from mog_assets.index.analysis import Analysis
 from mog_assets.index.layouts import join_layouts, open_layout
+from mog_assets.index.neighbours import open_neighbours, together
 from mog_assets.index.postings import Postings, Terms
 from mog_assets.index.statistics import StoredStatistics
 from mog_assets.index.stored_documents import StoredDocuments
@@ -121,8 +122,8 @@ class Corpora:
             stored = self.read("neighbours", name)
             paths = {Path(file).stem.rpartition("_")[2]: stored.path(file) for file in stored.names()}
             for shard, buckets in self.read("tokens", name).manifest.info["shards"].items():
-                shards.append(Neighbours.open(paths[shard], sum(islice(counts, len(buckets)))))
-        return Neighbours.together(shards)
+                shards.append(open_neighbours(paths[shard], sum(islice(counts, len(buckets)))))
+        return together(shards)
 
     def bucket_files(self, key: str) -> list[Path]:
         """Return files of an asset, one for each bucket, in order."""

@@ -23,11 +23,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mog_assets.index.corpora import Corpora
 from mog_assets.index.postings import Matches
 from mog_assets.resources.arrays import greatest_of, pairs, places, unpaired
 from mog_assets.search.candidates import DEPTHS, Candidates, looked_up, ordered
 from mog_assets.search.definitions import HEADED, MENTIONED, Definitions
-from mog_assets.search.scoring import Scoring
+from mog_assets.search.index import Query
 from mog_assets.text.terms import is_word
 
 # A word is rare that so many level-1 chunks have, or fewer; in a question of more than `SHORT` terms also no more than
@@ -73,22 +74,30 @@ class Typed:
         return looked_up(documents, self.documents, self.words)
 
 
-def find_typed(scoring: Scoring) -> Typed:
-    """Find what of a question stands exactly in few texts."""
-    whole, rank = _whole(scoring)
+def find_typed(corpora: Corpora, query: Query, words: Matches, titles: Matches, scores: np.ndarray) -> Typed:
+    """Find what of a question stands exactly in few texts.
+
+    Args:
+        corpora: The texts.
+        query: The question.
+        words: Its terms in pieces with their titles.
+        titles: Its terms in titles.
+        scores: BM25 of all pieces, shape (pieces,).
+    """
+    whole, rank = _whole(corpora, query, scores)
     pieces, values = [whole], [rank]
-    for place, value in rare_words(scoring.words):
-        pieces.append(scoring.words.texts_of(place))
+    for place, value in rare_words(words):
+        pieces.append(words.texts_of(place))
         values.append(np.full(len(pieces[-1]), value, np.int8))
     every, least = np.concatenate(pieces), np.concatenate(values)
     order = np.lexsort((least, every))
     every = every[order]
     first = np.flatnonzero(np.diff(every, prepend=-1))
-    shared = np.bincount(scoring.titles.text)
+    shared = np.bincount(titles.text)
     documents = np.flatnonzero(shared > 1)
-    documents = documents[shared[documents] == scoring.titles.of.sizes[documents]]
-    words = np.minimum(shared[documents], np.iinfo(np.int8).max).astype(np.int8)
-    return Typed(every[first], least[order[first]], documents, words)
+    documents = documents[shared[documents] == titles.of.sizes[documents]]
+    shared_words = np.minimum(shared[documents], np.iinfo(np.int8).max).astype(np.int8)
+    return Typed(every[first], least[order[first]], documents, shared_words)
 
 
 def rare_words(words: Matches) -> list[tuple[int, int]]:
@@ -100,17 +109,15 @@ def rare_words(words: Matches) -> list[tuple[int, int]]:
     return [(place, SOLE if short and frequency == 1 else OTHER) for place, frequency in rare]
 
 
-def _whole(scoring: Scoring) -> tuple[np.ndarray, np.ndarray]:
+def _whole(corpora: Corpora, query: Query, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The pieces that have a question, or what it quotes, as it stands, and how; see `definitions`."""
-    query = scoring.query
     if not query.whole:
         quoted = query.quoted if query.allowed is None else query.quoted[query.allowed[query.quoted]]
         if len(quoted) > _READ:
-            quoted = quoted[greatest_of(scoring.words_of_pieces[quoted], _READ)]
+            quoted = quoted[greatest_of(scores[quoted], _READ)]
         return quoted, np.full(len(quoted), MENTIONED, np.int8)
-    corpora, words = scoring.index.corpora, scoring.words_of_pieces
     # What may not be found says nothing of the rest.
-    words = words if query.allowed is None else np.where(query.allowed, words, 0)
+    words = scores if query.allowed is None else np.where(query.allowed, scores, 0)
     pieces = greatest_of(words, _READ)
     pieces = pieces[np.lexsort((pieces, -words[pieces]))][: np.count_nonzero(words[pieces] > 0)]
     typed, spans, offsets = Definitions(query.text), corpora.layout.spans, corpora.layout.offsets

@@ -11,7 +11,7 @@ import numpy as np
 
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
-from mog_assets.index.analysis import TERMS, known_share
+from mog_assets.index.analysis import TERMS, Known, known_share
 from mog_assets.index.corpora import Corpora, Encode
 from mog_assets.index.mentions.edges import Mentions
 from mog_assets.index.postings import saturation
@@ -93,7 +93,7 @@ class Index:
         corpora: The corpora of a question set.
         open_encoder: Gives what makes vectors of questions; called only if vectors are needed.
         fingerprint: Gives that of the encoder; called only if vectors are needed.
-        is_token: Which words the encoder has as one token, see `mog_assets.resources.encoder.Encoder.is_token`.
+        open_words: Gives what tells which words the encoder has as one token, see `mog_assets.resources.encoder.Model`.
         tools: The resources, for experts that need others.
         store: Opens what is searched for candidates in place of the files, if anything is.
         until: What `auto` stands for, and why, as long as nothing was chosen.
@@ -103,7 +103,7 @@ class Index:
     corpora: Corpora
     open_encoder: Callable[[], Encode]
     fingerprint: Callable[[], str]
-    is_token: Callable[[Sequence[str]], np.ndarray]
+    open_words: Callable[[], Known]
     tools: Tools | None = None
     store: Callable[[], CandidateStore | None] = lambda: None
     until: tuple[Method, str] | None = None
@@ -113,7 +113,18 @@ class Index:
     def open(cls, tools: Tools, corpora: Corpora) -> Index:
         """Open corpora for questions."""
         encoder = tools.encoder
-        return cls(corpora, lambda: encoder.encode_questions, lambda: encoder.fingerprint, encoder.is_token, tools)
+        return cls(
+            corpora,
+            lambda: encoder.encode_questions,
+            lambda: encoder.fingerprint,
+            lambda: encoder.model.is_token,
+            tools,
+        )
+
+    @cached_property
+    def is_token(self) -> Known:
+        """Tells which words the encoder has as one token."""
+        return self.open_words()
 
     @cached_property
     def encode(self) -> Encode:

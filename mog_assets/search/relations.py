@@ -1,6 +1,6 @@
 """Experts that score a candidate by its relations to others: who names it, what it is reached from, what it is about.
 
-The experts of `scoring` know a text and the question alone. For a question whose answer lies in several documents the
+The experts of texts know a text and the question alone. For a question whose answer lies in several documents the
 text that is needed next often shares no word with it, but the best texts found so far name the document that it is in.
 A relation is computed among the candidates of a question, so it depends on nothing else: rankings stay as they are
 while their candidates and the edges of these do.

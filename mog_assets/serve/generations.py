@@ -14,6 +14,7 @@ from mog_assets.build.demand import demand, places, places_of
 from mog_assets.build.tools import Tools
 from mog_assets.config.budget import Budget
 from mog_assets.index.corpora import Corpora
+from mog_assets.index.neighbours import shorten
 from mog_assets.index.vector_stores import open_candidates
 from mog_assets.resources import tracing
 from mog_assets.resources.errors import MissingArtefact
@@ -133,7 +134,7 @@ class Generations:
         method, _ = retrieval.chosen
         # Of several shards, which are not in memory together, copies would take too much of it.
         if method.retriever != "bm25" and len(shards := retrieval.corpora.neighbours) == 1:
-            shards[0].shorten()
+            shorten(shards[0])
         passages = retrieval.passages(method, None, Budget.of(self._tools.settings.budget))
         reading.passages(retrieval, passages, 1, None)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from mog_assets.search.index import Index, Query
 from mog_assets.search.retrieval import Retrieval
-from mog_assets.search.scoring import Scoring
+from mog_assets.search.search import Scoring
 
 # A document is found if it is among so many first ones.
 DOCUMENTS = 20

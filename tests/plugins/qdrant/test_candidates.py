@@ -27,7 +27,7 @@ from mog_assets.plugins.qdrant.settings import QdrantSettings
 from mog_assets.plugins.qdrant.store import _connected, collections_of, name_of
 from mog_assets.plugins.qdrant.words import rounded_mean
 from mog_assets.search.index import Index, Query
-from mog_assets.search.scoring import Scoring
+from mog_assets.search.search import Scoring
 from mog_assets.text.chunks import Layout
 
 QUESTIONS = ["How deep should garlic cloves be planted?", "Why is the sky blue?", "sharpen a chisel chisel", "zzzq", ""]

@@ -67,7 +67,7 @@ def test_pooled_vectors_are_the_same_bits_a_bucket_at_a_time_and_by_what_divides
 @pytest.fixture(params=[0, 1 << 30])
 def table(request, corpora, monkeypatch):
     """Vectors of level 1, mapped or in memory."""
-    monkeypatch.setattr(module, "_MEMORY_BYTES", request.param)
+    monkeypatch.setattr(module, "MEMORY_BYTES", request.param)
     return VectorTable(corpora.bucket_files("embeddings/level_1"))
 
 

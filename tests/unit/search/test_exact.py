@@ -10,7 +10,6 @@ from mog_assets.search.candidates import Candidates, ordered
 from mog_assets.search.definitions import HEADED
 from mog_assets.search.exact import FEW, MOST, OTHER, SOLE, WHOLE, find_typed, latest, lifted, rare_words
 from mog_assets.search.index import Query
-from mog_assets.search.scoring import Scoring
 
 MANY = 30
 
@@ -140,16 +139,17 @@ def rare(words, of):
     return {matches.terms[place]: value for place, value in rare_words(matches)}
 
 
-def scoring(question, words, titles):
+def typed_in(question, words, titles):
+    """What of a question without quotes, of which no corpus is read, stands exactly in texts."""
     query = Query("", question, None, 1.0)
-    return Scoring(None, query, words.matches(question), titles.matches(question))
+    return find_typed(None, query, words.matches(question), titles.matches(question), None)
 
 
 def test_rare_words_are_those_of_few_pieces_and_no_n_grams(tmp_path):
     pieces = postings({"common": range(9), "handy": [1, 4], "sole": [4], "機械": [2]}, 9, tmp_path / "words")
     titles = postings({"other": [0]}, 9, tmp_path / "titles")
     assert rare(["handy", "sole", "機械", "new"], pieces) == {"handy": OTHER, "sole": SOLE}
-    typed = find_typed(scoring(["common", "handy", "sole", "new"], pieces, titles))
+    typed = typed_in(["common", "handy", "sole", "new"], pieces, titles)
     assert typed.pieces.tolist() == [1, 4] and typed.values.tolist() == [OTHER, SOLE]
     assert typed.values_of(np.arange(6)).tolist() == [0, OTHER, 0, 0, SOLE, 0]
     allowed = np.arange(9) > 2
@@ -167,5 +167,5 @@ def test_rare_words_are_those_of_few_pieces_and_no_n_grams(tmp_path):
 )
 def test_documents_are_named_by_titles_of_two_words_that_the_question_has_whole(tmp_path, question, documents, words):
     titles = postings({"red": [0, 1, 3], "kite": [0, 1], "large": [1], "owl": [2]}, 4, tmp_path / "titles")
-    typed = find_typed(scoring(question, titles, titles))
+    typed = typed_in(question, titles, titles)
     assert typed.documents.tolist() == documents and typed.words.tolist() == words

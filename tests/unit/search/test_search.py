@@ -18,7 +18,7 @@ from mog_assets.search import index as opened_index
 from mog_assets.search.methods import parse
 from mog_assets.search.passages import pieces_in
 from mog_assets.search.retrieval import Retrieval
-from mog_assets.search.scoring import Scoring
+from mog_assets.search.search import Scoring
 from mog_assets.text.chunks import chunk_text
 from mog_assets.text.terms import terms_of
 
