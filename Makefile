@@ -23,9 +23,11 @@ ui: install
 test: install style
 	$(MAKE) --no-print-directory -j 2 types tests
 
-# tests/conftest.py orders the files.
+# A fourth of the time tests wait for servers and other processes, so that three fill two cores. tests/conftest.py
+# orders the files.
+WORKERS ?= 3
 tests: install
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # What takes long, too: servers, browsers, kills, whole projects; and more examples of every property. Each in a copy
 # that has its part alone.

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from documentation import blocks, matches
-from served import END_SECONDS, Served, command, environment, received
-from shared import ROOT
+from served import END_SECONDS, Served, received
+from shared import ROOT, called
 
 QUESTION = "How deep should garlic cloves be planted?"
 BODY_SECONDS, MOST_BYTES, MOST_CHARS = 2, 20_000, 500
@@ -302,10 +302,10 @@ def test_it_finishes_what_runs_on_sigterm_and_ends_with_0(served):
     assert "Traceback" not in served.log.read_text()
 
 
-def failed(*words, **more):
-    done = subprocess.run(command(*words), env=environment(**more), capture_output=True, text=True, timeout=120)
+def failed(*words):
+    done = called(*words)
     assert done.stdout == ""
-    return done.returncode, done.stderr.strip()
+    return done.exit_code, done.stderr.strip()
 
 
 def test_other_machines_are_not_served_without_a_key(sample_project):
@@ -314,8 +314,9 @@ def test_other_machines_are_not_served_without_a_key(sample_project):
         assert code == 2 and "MOG_API_KEY" in said and repr(host) in said and len(said.splitlines()) == 1
 
 
-def test_a_guessable_key_is_refused(sample_project):
-    code, said = failed("serve", "--config", sample_project.config, MOG_API_KEY="secret")
+def test_a_guessable_key_is_refused(sample_project, monkeypatch):
+    monkeypatch.setenv("MOG_API_KEY", "secret")
+    code, said = failed("serve", "--config", sample_project.config)
     assert code == 2 and "at least 16" in said
 
 

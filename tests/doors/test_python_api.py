@@ -235,7 +235,7 @@ def potato(project):
 
 @pytest.mark.whole
 def test_new_artefacts_are_taken_over_and_no_question_sees_a_mixture(copied_project):
-    """Four threads ask without a pause while a corpus is rebuilt an artefact at a time."""
+    """Two threads ask without a pause while a corpus is rebuilt an artefact at a time."""
     old = "Potatoes are planted in spring. " * 40
     new = "Potatoes grow. They are planted 12 cm deep, says the new text. " * 30
     edit(copied_project, old)
@@ -254,7 +254,7 @@ def test_new_artefacts_are_taken_over_and_no_question_sees_a_mixture(copied_proj
                 except Exception as error:
                     wrong.append(error)
 
-        threads = [threading.Thread(target=ask) for _ in range(4)]
+        threads = [threading.Thread(target=ask) for _ in range(2)]
         for thread in threads:
             thread.start()
         edit(copied_project, new)

@@ -90,21 +90,20 @@ import numpy as np
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 encoder = Encoder(EncoderSettings(device="cpu", dtype=sys.argv[1]))
-texts = [f"Newts winter under stones, and number {n} sleeps." for n in range(int(sys.argv[2]))]
+texts = [f"Newts winter under stones, and number {n} sleeps." for n in range(40)]
 encoder.encode_uncached(texts[:1])
 assert "torch" not in sys.modules
-few = encoder.encode(texts).astype(np.float32)
+few = encoder.encode(texts[:2]).astype(np.float32)
 print("torch" in sys.modules)
-import torch
-assert np.abs(few - encoder.encode(texts).astype(np.float32)).max() < 1e-4
+encoder.encode(texts)
+assert "torch" in sys.modules
+assert np.abs(few - encoder.encode(texts[:2]).astype(np.float32)).max() < 1e-4
 """
 
 
-@pytest.mark.parametrize(
-    ("dtype", "texts", "imported"), [("float32", 2, False), ("float32", 40, True), ("bfloat16", 2, True)]
-)
-def test_few_texts_are_encoded_without_torch_where_their_vectors_stay_the_same(dtype, texts, imported):
-    done = subprocess.run([sys.executable, "-c", ALONE, dtype, str(texts)], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize(("dtype", "imported"), [("float32", False), ("bfloat16", True)])
+def test_few_texts_are_encoded_without_torch_where_their_vectors_stay_the_same(dtype, imported):
+    done = subprocess.run([sys.executable, "-c", ALONE, dtype], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(imported)
 
 
