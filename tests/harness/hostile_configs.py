@@ -1,18 +1,10 @@
-"""Configurations that people, templates and accidents write: what `mog run` must say of each, in one line.
-
-`python tests/hostile_configs.py` runs every one through the real command, in a process of its own, and prints figures.
-"""
+"""Configurations that people, templates and accidents write: what `mog run` must say of each, in one line."""
 
 import gzip
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-import time
-from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -456,27 +448,3 @@ def called(name: str, base: Path) -> str:
     if done.returncode < 0:
         return f"killed by signal {-done.returncode}"
     return complaint(case, done.returncode, *text)
-
-
-def main() -> None:
-    """Run all, or those named."""
-    base = Path(tempfile.mkdtemp(prefix="hostile-configs-"))
-    names = [name for name in CASES if not sys.argv[1:] or name in sys.argv[1:]]
-    started = time.monotonic()
-    with ThreadPoolExecutor(2) as pool:
-        found = dict(zip(names, pool.map(lambda name: called(name, base), names), strict=True))
-    for name, wrong in found.items():
-        if wrong:
-            sys.stdout.write(f"{name}: {wrong}\n")
-    kinds = Counter(
-        "traceback" if w.startswith("a traceback") else "hangs" if w == "hangs" else "other"
-        for w in found.values()
-        if w
-    )
-    wrong, seconds = sum(map(bool, found.values())), time.monotonic() - started
-    sys.stdout.write(f"{len(found)} configurations, {wrong} wrong {dict(kinds)}, {seconds:.0f} s\n")
-    shutil.rmtree(base)
-
-
-if __name__ == "__main__":
-    main()

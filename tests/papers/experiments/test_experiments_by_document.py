@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from by_document import DOCUMENTS, EFFECTS, NAMES, table_of
 from scipy import stats
 
 from mog_assets.evaluate.significance import by_document
@@ -21,16 +22,6 @@ from mog_assets.papers.mix_of_granularity.experiments import granularity, labels
 from mog_assets.papers.mix_of_granularity.shifts import shift
 
 rng = np.random.default_rng(0)
-# Nine documents of ten questions, and values that documents decide: by question a clear difference, by document none.
-DOCUMENTS = np.repeat([f"c/d{i}" for i in range(9)], 10)
-EFFECTS = np.repeat([0.5, 0.4, 0.4, 0.3, 0.3, -0.1, -0.2, -0.2, -0.1], 10) + rng.normal(0, 0.02, 90)
-NAMES = np.array([f"q{i:02d}" for i in range(90)])
-
-
-def table_of(effects, name="cell", **others):
-    """Two cells, the second better by `effects`."""
-    base = pd.DataFrame({"question": NAMES, "document": DOCUMENTS, name: "base", "ER": 0.4, **others})
-    return pd.concat([base, base.assign(**{name: "mog-paper", "ER": 0.4 + effects})], ignore_index=True)
 
 
 def test_experiments_claim_nothing_that_documents_do_not_show():

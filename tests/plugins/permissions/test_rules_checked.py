@@ -1,19 +1,9 @@
 """What `mog doctor` says of the rules."""
 
-import socket
-
-import pytest
+from pages_server import nobody  # noqa: F401 (a fixture)
 
 from mog_assets.cli.findings import run_check
 from mog_assets.plugins.permissions import findings
-
-
-@pytest.fixture
-def nobody():
-    """An address at which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}"
 
 
 def test_rules_that_cannot_be_read_and_keys_that_are_not_there_are_problems(make_project, tmp_path, nobody):
