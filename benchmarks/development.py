@@ -34,7 +34,7 @@ from mog_assets.build import markdown, runner
 from mog_assets.build.plan import graph, needed
 from mog_assets.build.tools import Tools
 from mog_assets.evaluate.choice import ALPHA, UNTRAINED, choose
-from mog_assets.evaluate.known_items import FORMS, Item, drawn_items, placed
+from mog_assets.evaluate.known_items import FORMS, KnownItem, drawn_items, placed
 from mog_assets.evaluate.significance import bootstrap_interval, by_document, holm, permutation_p
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.resources.arrays import running
@@ -316,7 +316,7 @@ def known_items(name: str, homes: Path) -> list[dict[str, str]]:
     return rows
 
 
-def _written_words(retrieval: Retrieval) -> list[Item]:
+def _written_words(retrieval: Retrieval) -> list[KnownItem]:
     """Words that one document has as they are written; of several places in it the first."""
     corpora, layout = retrieval.corpora, retrieval.corpora.layout
     documents: dict[str, set[int]] = defaultdict(set)
@@ -335,7 +335,7 @@ def _written_words(retrieval: Retrieval) -> list[Item]:
     spots = np.array([places_of[word] for word in words], np.int64).reshape(-1, 3)
     after, _ = pieces_in(layout, spots[:, 0], spots[:, 1] + 1, spots[:, 2])
     documents_of = spots[:, 0].tolist()
-    return [Item("word", *own) for own in zip(words, documents_of, (after - 1).tolist(), strict=True)]
+    return [KnownItem("word", *own) for own in zip(words, documents_of, (after - 1).tolist(), strict=True)]
 
 
 def pieces(names: Sequence[str], homes: Path, others: Sequence[Path]) -> list[dict[str, str]]:

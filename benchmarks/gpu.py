@@ -243,7 +243,7 @@ def encoded(texts_of, repeats=1, **settings):
             seconds.append(time.monotonic() - started)
     model = encoder.model
     facts = {
-        "encoder": model.said.split("/")[-1],
+        "encoder": model.description.split("/")[-1],
         "device": model.device,
         "dtype": model.dtype,
         "texts": len(texts_of),

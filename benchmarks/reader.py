@@ -21,7 +21,7 @@ from mog_assets import config
 from mog_assets.answer.extractive import Extractive
 from mog_assets.answer.neural import LEAST
 from mog_assets.answer.reader import calibration
-from mog_assets.answer.reader.model import SHIPPED, Reader, shipped
+from mog_assets.answer.reader.model import SHIPPED, TrainedReader, shipped
 from mog_assets.answer.roles import AnswerRequest
 from mog_assets.build import markdown
 from mog_assets.build.tools import Tools
@@ -51,7 +51,7 @@ def measured_questions(tools: Tools, name: str) -> list[Question]:
     return [q for q in asked(name, sets[name].train) if q.document in measuring]
 
 
-def compared(tools: Tools, name: str, method: str, most: int, reader: Reader) -> list[dict[str, str]]:
+def compared(tools: Tools, name: str, method: str, most: int, reader: TrainedReader) -> list[dict[str, str]]:
     """A row per reader."""
     asked = measured_questions(tools, name)
     if not asked:
@@ -104,7 +104,7 @@ def compared(tools: Tools, name: str, method: str, most: int, reader: Reader) ->
 @click.option("--weights", type=click.Path(exists=True, path_type=Path), default=SHIPPED, help="A file of a reader.")
 def main(projects: Sequence[Path], methods: Sequence[str], questions: int, weights: Path) -> None:
     torch.set_num_threads(1)
-    reader = shipped() if weights == SHIPPED else Reader(weights.read_bytes(), str(weights))
+    reader = shipped() if weights == SHIPPED else TrainedReader(weights.read_bytes(), str(weights))
     click.echo(f"{weights}: {weights.stat().st_size:,} bytes")
     rows = []
     for path in projects:

@@ -48,7 +48,7 @@ class LlmSettings(SettingsModel):
         return self
 
 
-class Message(TypedDict):
+class ChatMessage(TypedDict):
     """One turn of a chat."""
 
     role: Literal["system", "user", "assistant"]
@@ -62,7 +62,7 @@ def schema(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Form:
+class AnswerForm:
     """The form of an answer: an object with every key of a JSON schema.
 
     Attributes:

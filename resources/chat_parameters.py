@@ -12,14 +12,14 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mog_assets.resources.chat import Message
+from mog_assets.resources.chat import ChatMessage
 from mog_assets.resources.files import atomic
 
 FILE = "llm-parameters.json"
 # The name to try next for a rejected parameter.
 _OTHER_NAME = {"max_tokens": "max_completion_tokens"}
 _CODES = ("unsupported_parameter", "unknown_parameter", "unrecognized_parameter")
-_SAID = re.compile(
+_REFUSAL = re.compile(
     r"unsupported parameter|not supported (?:with|by|in|for) this model|(?:does|do) not support"
     r"|un(?:known|recognized|expected) (?:request |keyword )?(?:parameter|argument|field)"
     r"|extra (?:inputs|fields) (?:are )?not permitted",
@@ -52,7 +52,7 @@ class ParameterRefused(Exception):
         self.name, self.message = name, message
 
 
-def refused(sent: Collection[str], status: int, param: str | None, code: str | None, said: str) -> str | None:
+def refused(sent: Collection[str], status: int, param: str | None, code: str | None, text: str) -> str | None:
     """The sent parameter that an error says the model does not accept; None if the error is about something else.
 
     Args:
@@ -60,21 +60,21 @@ def refused(sent: Collection[str], status: int, param: str | None, code: str | N
         status: HTTP status of the response.
         param: The parameter that the error names in its own field, if any.
         code: Error code, if any.
-        said: The message and the rest of the body.
+        text: The message and the rest of the body.
     """
     if status not in (400, 422, 500):
         return None
     # "Unsupported parameter: 'max_tokens' ... Use 'max_completion_tokens' instead": the rejected one comes first.
-    places = {name: match.start() for name in sent if (match := re.search(rf"(?<!\w){name}(?!\w)", said))}
+    places = {name: match.start() for name in sent if (match := re.search(rf"(?<!\w){name}(?!\w)", text))}
     name = param if param in sent else min(places, key=lambda name: places[name], default=None)
     if name is not None and status != 500:
-        if code in _CODES or _SAID.search(said):
+        if code in _CODES or _REFUSAL.search(text):
             return name
-        if (code == "unsupported_value" or _SAID_OF_VALUE.search(said)) and name in _LEFT_OUT_FOR_A_VALUE:
+        if (code == "unsupported_value" or _SAID_OF_VALUE.search(text)) and name in _LEFT_OUT_FOR_A_VALUE:
             return name
-    if FORMAT in sent and code != "context_length_exceeded" and _SAID_OF_FORMAT.search(param or said):
+    if FORMAT in sent and code != "context_length_exceeded" and _SAID_OF_FORMAT.search(param or text):
         return FORMAT
-    return SYSTEM if SYSTEM in sent and _SAID_OF_SYSTEM.search(said) else None
+    return SYSTEM if SYSTEM in sent and _SAID_OF_SYSTEM.search(text) else None
 
 
 class Parameters:
@@ -105,11 +105,11 @@ class Parameters:
         takes = value is not None and FORMAT in self.wanted and FORMAT not in self.learned
         return {**self.sent, FORMAT: value} if takes else self.sent
 
-    def fitted(self, messages: Sequence[Message]) -> Sequence[Message]:
+    def fitted(self, messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
         """A chat in the roles that the model has."""
         if SYSTEM not in self.learned or len(messages) < 2 or messages[0]["role"] != "system":
             return messages
-        first: Message = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}"}
+        first: ChatMessage = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}"}
         return [first, *messages[2:]]
 
     def learn(self, name: str) -> bool:

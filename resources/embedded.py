@@ -125,7 +125,7 @@ class KnownWords:
         return np.array([answers[word] for word in words], bool)
 
 
-class Network:
+class EncoderNetwork:
     """A BERT encoder of a folder with config.json and model.safetensors; the weights are read with the first text.
 
     Args:
@@ -234,7 +234,7 @@ class FewTexts:
     """
 
     def __init__(self, folder: Path, dtype: str, max_length: int, pooling: str, dimensions: int | None) -> None:
-        self.network = Network(folder, dtype)
+        self.network = EncoderNetwork(folder, dtype)
         self._folder, self._pooling, self._dimensions = folder, pooling, dimensions
         self._max_length = min(max_length, self.network.positions)
 

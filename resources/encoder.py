@@ -15,7 +15,7 @@ import numpy as np
 from mog_assets.resources import tracing
 from mog_assets.resources.encoder_settings import EMBEDDED, EncoderSettings, Hashed, NamedEncoder, Role, Vectors
 from mog_assets.resources.files import reach
-from mog_assets.resources.progress import kept
+from mog_assets.resources.progress import stored_counts
 from mog_assets.resources.registry import ENCODER_KEYS, ENCODERS
 from mog_assets.resources.store import digest
 from mog_assets.resources.vector_cache import VectorCache, add, lookup, text_hash
@@ -23,7 +23,7 @@ from mog_assets.resources.vector_cache import VectorCache, add, lookup, text_has
 Advance = Callable[[int], None]
 
 
-class Model(Protocol):
+class EncoderModel(Protocol):
     """What computes vectors."""
 
     @property
@@ -35,7 +35,7 @@ class Model(Protocol):
         """Changes with everything that changes a vector."""
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """Where and how it computes, for people."""
 
     def prompt(self, role: Role) -> str:
@@ -56,13 +56,13 @@ class Model(Protocol):
         """Yield keys and vectors of texts, some at a time."""
 
 
-def _embedded(settings: EncoderSettings, setting: str) -> Model:
+def _embedded(settings: EncoderSettings, setting: str) -> EncoderModel:
     from mog_assets.resources.transformer import Embedded
 
     return Embedded(settings, setting)
 
 
-def _transformer(settings: EncoderSettings, setting: str) -> Model:
+def _transformer(settings: EncoderSettings, setting: str) -> EncoderModel:
     from mog_assets.resources.transformer import Transformer
 
     return Transformer(settings, setting)
@@ -104,10 +104,10 @@ class Encoder:
         self.elsewhere: Callable[[Hashed], Generator[Hashed]] | None = None
 
     @cached_property
-    def model(self) -> Model:
+    def model(self) -> EncoderModel:
         """What computes vectors."""
         if served := self.settings.served:
-            model: Model = served.open(self.settings)
+            model: EncoderModel = served.open(self.settings)
             return model
         named = ENCODERS.get(self.settings.model)
         model = (_transformer if named is None else named.open)(self.settings, self.setting)
@@ -193,7 +193,7 @@ class Encoder:
                     with cache:
                         # A text without a vector is asked for again.
                         add(cache, [one for one in done if any(one[1])])
-                    kept["vectors"] += len(done)
+                    stored_counts["vectors"] += len(done)
                     reach("vectors cached")
                 vectors_of.update(done)
                 self.encoded += len(done)

@@ -138,7 +138,7 @@ Pooling = Literal["mean", "cls", "last"]
 
 
 @dataclass(frozen=True)
-class Family:
+class EncoderFamily:
     """How models are used.
 
     Attributes:
@@ -152,13 +152,13 @@ class Family:
     pooling: Pooling = "mean"
 
 
-def family(model: str, files: Path | None = None) -> Family:
+def family(model: str, files: Path | None = None) -> EncoderFamily:
     """How a model is used."""
     name = model.rstrip("/").rpartition("/")[2].lower()
-    known = next((its for pattern, its in FAMILIES.items() if re.search(pattern, name)), Family())
+    known = next((its for pattern, its in FAMILIES.items() if re.search(pattern, name)), EncoderFamily())
     prompts = _read(files, "config_sentence_transformers.json").get("prompts") or {}
     pooled = _read(files, "1_Pooling/config.json")
-    return Family(
+    return EncoderFamily(
         _text(prompts, ("query", "search_query"), known.query),
         _text(prompts, ("document", "passage", "search_document"), known.passage),
         _pooling(pooled, known.pooling),

@@ -15,7 +15,7 @@ import httpx2
 import openai
 
 from mog_assets.resources import tracing
-from mog_assets.resources.chat import Completion, LlmSettings, Message, NoResponse, RequestFailed
+from mog_assets.resources.chat import ChatMessage, Completion, LlmSettings, NoResponse, RequestFailed
 from mog_assets.resources.chat_parameters import SYSTEM, ParameterRefused, refused
 from mog_assets.resources.errors import MogError
 
@@ -98,7 +98,9 @@ class Endpoint:
             api_key=key, base_url=url, timeout=settings.timeout, max_retries=settings.attempts - 1, http_client=http
         )
 
-    def ask(self, messages: Sequence[Message], parameters: Mapping[str, Any], heard: Heard | None = None) -> Completion:
+    def ask(
+        self, messages: Sequence[ChatMessage], parameters: Mapping[str, Any], heard: Heard | None = None
+    ) -> Completion:
         """Send a chat, again if it fails for a temporary reason.
 
         Raises:
@@ -119,7 +121,7 @@ class Endpoint:
                     raise
         return self._ask(messages, parameters, heard)
 
-    def _ask(self, messages: Sequence[Message], parameters: Mapping[str, Any], heard: Heard | None) -> Completion:
+    def _ask(self, messages: Sequence[ChatMessage], parameters: Mapping[str, Any], heard: Heard | None) -> Completion:
         model, pieces, fault = self._settings.model, list[str](), RequestFailed()
         theirs: Exception | None = None
         unanswered: type[NoResponse] = NoResponse

@@ -23,7 +23,7 @@ from mog_assets.resources.registry import ENGINES
 from mog_assets.resources.settings import SettingsModel
 
 # `Engine.map`, or the same in processes that stay.
-Kept = Callable[[str, list[dict[str, Any]]], Iterator[Any]]
+PoolMap = Callable[[str, list[dict[str, Any]]], Iterator[Any]]
 
 
 class EngineSettings(SettingsModel):
@@ -81,7 +81,7 @@ class Engine(ABC):
         """
 
     @contextmanager
-    def kept(self, most: int) -> Iterator[Kept]:
+    def open_pool(self, most: int) -> Iterator[PoolMap]:
         """Give a function like `map`, by processes elsewhere that stay until the end of this context.
 
         They stay because what they load takes long. Where no jobs run elsewhere, it is `map`.

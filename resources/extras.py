@@ -54,7 +54,7 @@ def command(module: str) -> str:
     return f"pip install '{DISTRIBUTION}[{extra}]'" if extra else f"pip install {package}"
 
 
-def said(error: ModuleNotFoundError, what: str) -> str:
+def missing_package(error: ModuleNotFoundError, what: str) -> str:
     """What to tell about a package that is missing."""
     name = error.name or str(error)
     return f"{what} needs the package {name}: {command(name)}"
@@ -69,4 +69,4 @@ def needed(what: str) -> Iterator[None]:
         # A module of the project itself is no package that could be added.
         if (error.name or "").split(".")[0] == "mog_assets":
             raise
-        raise MogError(said(error, what)) from error
+        raise MogError(missing_package(error, what)) from error

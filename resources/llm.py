@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 
 from mog_assets.resources import extras, tracing
 from mog_assets.resources.chat import (
+    AnswerForm,
+    ChatMessage,
     Completion,
-    Form,
     LlmSettings,
-    Message,
     NoResponse,
     RequestFailed,
     SpendCapReached,
@@ -31,7 +31,7 @@ from mog_assets.resources.chat import (
 from mog_assets.resources.chat_parameters import FORMAT, SYSTEM, ParameterRefused, Parameters
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.files import disk_full
-from mog_assets.resources.progress import kept
+from mog_assets.resources.progress import stored_counts
 from mog_assets.resources.sqlite import connect
 from mog_assets.resources.store import digest
 
@@ -136,7 +136,9 @@ class OpenAIModel:
             wanted[FORMAT] = None
         return Parameters(wanted, f"{settings.model} at {self.endpoint}", self.cache.folder)
 
-    def complete(self, messages: Sequence[Message], form: Form | None = None, heard: Heard | None = None) -> Completion:
+    def complete(
+        self, messages: Sequence[ChatMessage], form: AnswerForm | None = None, heard: Heard | None = None
+    ) -> Completion:
         """Answer a chat, from the cache if it was asked before; in a form if the endpoint accepts one.
 
         `heard` is called with each piece of the answer. One that breaks off after its first piece is not asked for
@@ -161,7 +163,7 @@ class OpenAIModel:
                 # Each rejection removes a name for good, so the loop ends.
                 self._learn(refusal)
 
-    def _ways(self, form: Form | None) -> list[dict[str, Any]]:
+    def _ways(self, form: AnswerForm | None) -> list[dict[str, Any]]:
         """What is sent beside the messages, and what answers in the cache may have been asked with instead."""
         plain, formed = self.parameters.sent, self.parameters.with_format(form.response_format if form else None)
         return [formed] if formed == plain or self.settings.structured == "on" else [formed, plain]
@@ -178,7 +180,9 @@ class OpenAIModel:
                 "%s: %s rejects %s (%s): %s from now on", setting, model, refusal.name, refusal.message, instead
             )
 
-    def _ask(self, key: str, messages: Sequence[Message], sent: Mapping[str, Any], heard: Heard | None) -> Completion:
+    def _ask(
+        self, key: str, messages: Sequence[ChatMessage], sent: Mapping[str, Any], heard: Heard | None
+    ) -> Completion:
         model = self.settings.model
         attributes = {"gen_ai__operation__name": "chat", "gen_ai__request__model": model}
         with self._slots, tracing.span(f"chat {model}", **attributes, server__address=self.endpoint):
@@ -218,7 +222,7 @@ class OpenAIModel:
         with self._lock:
             self.tally = replace(self.tally, **{name: getattr(self.tally, name) + n for name, n in more.items()})
 
-    def _key(self, messages: Sequence[Message], sent: Mapping[str, Any]) -> str:
+    def _key(self, messages: Sequence[ChatMessage], sent: Mapping[str, Any]) -> str:
         return digest("chat", self.endpoint, self.settings.model, dict(sent), list(messages))
 
 
@@ -254,7 +258,7 @@ class ChatCache:
         answer = json.dumps({name: value for name, value in asdict(completion).items() if name != "cached"})
         with _opened(self.folder / _FILE, len(answer)) as connection:
             connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, answer))
-        kept["answers"] += 1
+        stored_counts["answers"] += 1
 
 
 @contextmanager

@@ -22,17 +22,17 @@ Log = Callable[[str], Any]
 # Seconds from the start of work to the first line that says how far it is, and from each line to the next.
 _FIRST, _EVERY = 5.0, 30.0
 # What this process has stored beside artefacts, in whatever state it ends.
-kept = Counter[str]()
+stored_counts = Counter[str]()
 
 
-class Shown:
+class ProgressDisplay:
     """Where progress is shown: bars in a terminal, if there are any, and whether lines go to standard error."""
 
     bars: Any = None
     lines = False
 
 
-shown = Shown()
+shown = ProgressDisplay()
 _tracks: list[_Track] = []
 
 

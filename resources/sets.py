@@ -48,8 +48,8 @@ class ArtefactSet:
         """Fingerprints of the encoders that made vectors of chunks, with the name of an artefact of each."""
         # Of several artefacts of an encoder the first is named.
         vectors = [(at, own) for at, own in reversed(self.artefacts.items()) if at[0].startswith("embeddings/")]
-        made = {own.manifest.info.get("encoder"): label(*at) for at, own in vectors}
-        return {encoder: name for encoder, name in made.items() if encoder}
+        names = {own.manifest.info.get("encoder"): label(*at) for at, own in vectors}
+        return {encoder: name for encoder, name in names.items() if encoder}
 
     def read(self, asset: str, partition: str | None = None) -> Artefact:
         """Return an artefact, as `Store.read`."""

@@ -19,9 +19,9 @@ class SettingsModel(BaseModel):
 
 
 def _or_its_main_value(schema: dict[str, Any], model: type[Any]) -> None:
-    whole = dict(schema)
+    full = dict(schema)
     schema.clear()
-    schema["anyOf"] = [whole["properties"][model.main], whole]
+    schema["anyOf"] = [full["properties"][model.main], full]
 
 
 class NamedSettings(SettingsModel):

@@ -36,7 +36,7 @@ def _create(path: Path) -> None:
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
-def made(connection: sqlite3.Connection, schema: Sequence[str]) -> int:
+def ensure_tables(connection: sqlite3.Connection, schema: Sequence[str]) -> int:
     """Make the tables of a file that has none; returns its `user_version`.
 
     Args:
@@ -72,14 +72,14 @@ def connect(path: Path, seconds: float = BUSY_SECONDS, threads: bool = False) ->
     _create(path)
     connection = sqlite3.connect(path, timeout=seconds, check_same_thread=not threads)
     # SQLite ignores its timeout when two connections switch a new file to this mode at once.
-    again = tenacity.Retrying(
+    retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception(_busy),
         wait=tenacity.wait_random(0, 0.05),
         stop=tenacity.stop_after_delay(seconds),
         reraise=True,
     )
     try:
-        again(connection.execute, "PRAGMA journal_mode=WAL")
+        retrying(connection.execute, "PRAGMA journal_mode=WAL")
     except BaseException:
         connection.close()
         raise

@@ -25,7 +25,15 @@ from mog_assets.resources.embedded import (
     checked_digest,
     embedded_folder,
 )
-from mog_assets.resources.encoder_settings import EMBEDDED, EncoderSettings, Family, Hashed, Role, Vectors, family
+from mog_assets.resources.encoder_settings import (
+    EMBEDDED,
+    EncoderFamily,
+    EncoderSettings,
+    Hashed,
+    Role,
+    Vectors,
+    family,
+)
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import digest
 
@@ -76,9 +84,12 @@ def _groups(lengths: Sequence[int], device: str, threads: int = 1) -> Iterator[_
         yield from _alone([i for i in order if lengths[i]], lengths, threads)
         return
     for length, texts in groupby(order, key=lambda i: -(-max(lengths[i], 1) // _STEP) * _STEP):
-        alike, rows = list(texts), max(_GROUP_TOKENS // length, 2)
+        texts_of_length, rows = list(texts), max(_GROUP_TOKENS // length, 2)
         full = rows - 1
-        yield from (_Group(alike[start : start + full], rows, length) for start in range(0, len(alike), full))
+        yield from (
+            _Group(texts_of_length[start : start + full], rows, length)
+            for start in range(0, len(texts_of_length), full)
+        )
 
 
 def _alone(order: Sequence[int], lengths: Sequence[int], threads: int) -> Iterator[_Group]:
@@ -150,7 +161,7 @@ class Transformer:
         return self.settings.device
 
     @cached_property
-    def _family(self) -> Family:
+    def _family(self) -> EncoderFamily:
         folder = self._local_folder()
         return family(self.settings.model, hub_files(self.settings.model, self.setting) if folder is None else folder)
 
@@ -166,7 +177,7 @@ class Transformer:
         return self._family.query if role == "query" else self._family.passage
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """Where and how it computes, for people."""
         return f"{self.settings.model} on {self.device}, {self.dtype}"
 

@@ -193,7 +193,7 @@ class Way:
         answer: Answers questions: called with them, `Means`, and, if it retrieves, the `limit` of its
             retrieval.
         retrieves: Whether it reads passages.
-        once: Whether its first answer is its last, which can be shown while it is written.
+        single_round: Whether its first answer is its last, which can be shown while it is written.
         version: Raised when it gives other answers to the same.
         roles: What it asks readers for beside answers.
         details: Fields that its rows have beside those of `AnswerRow`, with their values in rows of other ways.
@@ -203,7 +203,7 @@ class Way:
 
     answer: Callable[..., list[AnswerRow]]
     retrieves: bool = True
-    once: bool = False
+    single_round: bool = False
     version: str = "1"
     roles: Sequence[Role[Any]] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -220,8 +220,8 @@ def answer_tables() -> list[AnswerTable]:
     return [way.table for way in WAYS.values() if way.table]
 
 
-WAYS.register("cot", Way(cot, retrieves=False, once=True))
-WAYS.register("one-step", Way(one_step, once=True))
+WAYS.register("cot", Way(cot, retrieves=False, single_round=True))
+WAYS.register("one-step", Way(one_step, single_round=True))
 
 
 def start(questions: Sequence[AnswerRequest]) -> list[Progress]:
@@ -229,9 +229,9 @@ def start(questions: Sequence[AnswerRequest]) -> list[Progress]:
     return [Progress(request, request.question) for request in questions]
 
 
-def search(active: Sequence[Progress], means: Means, k: int, limit: str, again: bool = False) -> None:
+def search(active: Sequence[Progress], means: Means, k: int, limit: str, rewritten: bool = False) -> None:
     """One batch of retrieval; the query is the question without its options until it is rewritten."""
     if active:
-        read = [p.results.passages for p in active] if again else []
+        read = [p.results.passages for p in active] if rewritten else []
         for progress, results in zip(active, means.retrieve([p.query for p in active], k, limit, read), strict=True):
             progress.retrieved(results)

@@ -69,7 +69,7 @@ def answer(
     retrieval: Retrieval,
     how: Combination,
     requests: Sequence[AnswerRequest],
-    tell: Told | None = None,
+    tell: OnStep | None = None,
     queries: Mapping[str, str] | None = None,
 ) -> list[AnswerRow]:
     """Answer questions; `tell` hears every step (`watched`), `queries` are searched by in their place."""
@@ -79,7 +79,7 @@ def answer(
         retrieve = _replaced(retrieve_by(how.retrieval, retrieval), queries or {})
         options["limit"] = how.retrieval.limit
     roles = reader(tools)
-    if tell is not None and isinstance(roles, Prompted) and WAYS[how.way].once:
+    if tell is not None and isinstance(roles, Prompted) and WAYS[how.way].single_round:
         heard = tell
         roles = replace(roles, heard=lambda text: heard("token", {"text": text}))
     means = Means(traced(roles), retrieve, side_by_side(tools))
@@ -116,11 +116,11 @@ def _nothing(*how: Any, **named: Any) -> list[RetrievedPassages]:
 
 T = TypeVar("T")
 
-Told = Callable[[str, dict[str, Any]], object]
+OnStep = Callable[[str, dict[str, Any]], object]
 """Called with the name of a step and what it gave."""
 
 
-def watched(means: Means, tell: Told) -> Means:
+def watched(means: Means, tell: OnStep) -> Means:
     """Return the same means, which tell each step when it is done.
 
     Where an answer is written piece by piece, `ask.answer` tells these as `token` besides.
@@ -136,7 +136,7 @@ def watched(means: Means, tell: Told) -> Means:
             tell("passages", {"query": query, "passages": result.passages})
         return results
 
-    def told(role: str, step: tuple[str, str, str], call: Callable[[], Reply[T]]) -> Reply[T]:
+    def watch(role: str, step: tuple[str, str, str], call: Callable[[], Reply[T]]) -> Reply[T]:
         reply = call()
         name, what, title = step
         event = {"role": role, "title": title, what: reply.value}
@@ -144,7 +144,7 @@ def watched(means: Means, tell: Told) -> Means:
         tell(name, event | ({"certain": reply.span.certain} if reply.span else {}))
         return reply
 
-    return replace(means, roles=cast(Roles, _Calls(means.roles, told)), retrieve=retrieve)
+    return replace(means, roles=cast(Roles, _Calls(means.roles, watch)), retrieve=retrieve)
 
 
 def traced(roles: Roles) -> Roles:

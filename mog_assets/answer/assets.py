@@ -38,8 +38,8 @@ def answered_questions(work: Work, name: str) -> list[Question]:
     most = work.settings.answering.questions
     if most is not None and most < len(questions_of):
         chosen = sorted(questions_of, key=lambda q: hashlib.sha256(q.id.encode()).digest())[:most]
-        kept = {q.id for q in chosen}
-        questions_of = [q for q in questions_of if q.id in kept]
+        chosen_ids = {q.id for q in chosen}
+        questions_of = [q for q in questions_of if q.id in chosen_ids]
     return questions_of
 
 
@@ -146,16 +146,16 @@ def _file(name: str, how: Combination) -> str:
 def _key(work: Work, name: str, how: Combination) -> list[Any]:
     corpora = work.settings.question_sets[name].corpora
     needed = needs([how.retrieval] if how.retrieval else [], work.settings)
-    inputs = [work.input(key).manifest.version for key in needed.shared]
+    inputs = [work.input(key).manifest.version for key in needed.common]
     inputs += [work.input(key, corpus).manifest.version for key in needed.per_corpus for corpus in corpora]
     inputs += [work.input(key).manifest.version for key in ANSWER_READERS[work.settings.answering.reader].assets]
     before = work.draft.previous
-    again = before.manifest.created if before and not _kept(before) else None
-    drawn = [work.settings.seed] if is_control(how.name) else []
-    return [how.name, WAYS[how.way].version, *_options(work.tools), *drawn, name, inputs, again]
+    repeats = before.manifest.created if before and not _is_usable(before) else None
+    seeds = [work.settings.seed] if is_control(how.name) else []
+    return [how.name, WAYS[how.way].version, *_options(work.tools), *seeds, name, inputs, repeats]
 
 
-def _kept(stored: Artefact) -> bool:
+def _is_usable(stored: Artefact) -> bool:
     """Whether the answers are usable: there are some, and none is missing that the next run might get."""
     counts = stored.manifest.counts
     return not stored.manifest.info["retry"] and not 0 < counts["rows"] == counts["failures"]
@@ -198,7 +198,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 {name: [q.corpora, q.train, q.test] for name, q in tools.settings.question_sets.items()},
                 *_options(tools),
             ],
-            intact=lambda tools, stored: _kept(stored),
+            intact=lambda tools, stored: _is_usable(stored),
             kinds=("openai",) if settings.answering.reader == "openai" else ("python",),
             # Columns of ways of answering stand after the others since 2.
             version="2",

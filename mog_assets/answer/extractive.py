@@ -116,11 +116,11 @@ class Extractive:
     def _answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str]) -> str:
         sentences = self.sentences(query_of(request), [*texts_of(passages), *thoughts])
         if request.kind == "yesno":
-            said = _verdict(request.question, sentences, self.cosines(request.question, sentences))
+            verdict = _verdict(request.question, sentences, self.cosines(request.question, sentences))
             letters = {text.strip().lower(): key for key, text in request.options.items()}
-            if said not in letters:
-                raise Nothing(f"says {said}, which is not among the options")
-            return letters[said]
+            if verdict not in letters:
+                raise Nothing(f"says {verdict}, which is not among the options")
+            return letters[verdict]
         if request.kind == "choice":
             return self._choose(request, sentences)
         if not sentences.texts:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mog_assets.answer.extractive import Extractive, NoAnswer, Nothing, read_of
-from mog_assets.answer.reader.model import Reader
+from mog_assets.answer.reader.model import TrainedReader
 from mog_assets.answer.roles import AnswerRequest, AnswerSpan, Passage, Reply, Role
 from mog_assets.text.languages import DEFAULT, detected
 
@@ -39,7 +39,7 @@ class Neural(Extractive):
         network: The trained reader.
     """
 
-    network: Reader
+    network: TrainedReader
 
     @property
     def reader(self) -> str:
@@ -63,7 +63,7 @@ class Neural(Extractive):
         """The likeliest span of passages (title and text) and other texts."""
         spans: list[ReaderSpan] = []
 
-        def said() -> str:
+        def read_spans() -> str:
             spans.extend(self.network.best(request.question, [*passages, *(("", text) for text in others)]))
             if not spans:
                 raise Nothing("no passage to answer from")
@@ -71,7 +71,7 @@ class Neural(Extractive):
                 raise NoAnswer(f"the likeliest words are right with a probability below {LEAST}")
             return spans[0].text
 
-        reply = self.reply([*read_of(request), *(text for _, text in passages), *others], said)
+        reply = self.reply([*read_of(request), *(text for _, text in passages), *others], read_spans)
         if not spans:
             return reply
         best = spans[0]

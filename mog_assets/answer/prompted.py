@@ -18,13 +18,13 @@ from mog_assets.answer.prompting import Piece, Prompt, fenced, fill, marks, neut
 from mog_assets.answer.replies import MAX_CHARS, VERSION, AnswerText, Unparsable, encodable, ended, failure
 from mog_assets.answer.roles import AnswerRequest, Complete, Passage, Reply, Role, Usage
 from mog_assets.registry import WAYS
-from mog_assets.resources.chat import Form, Message
+from mog_assets.resources.chat import AnswerForm, ChatMessage
 from mog_assets.resources.errors import MogError
 
 T = TypeVar("T")
 
 _PROMPTS = ("data", "form_choice", "form_open", "answer")
-_KEPT = 2_000  # characters kept of an output that was too long to be parsed
+_RETAINED_CHARS = 2_000  # characters kept of an output that was too long to be parsed
 
 
 def load_prompt(name: str) -> Prompt:
@@ -41,7 +41,7 @@ def prompts_fingerprint() -> str:
 
 def build(
     prompt: Prompt, request: AnswerRequest, pieces: Mapping[str, Sequence[Piece]], words: Mapping[str, str]
-) -> list[Message]:
+) -> list[ChatMessage]:
     """The messages of a role."""
     rule = load_prompt("data")
     question = [("question", request.question), *((f"option {key}", text) for key, text in request.options.items())]
@@ -86,11 +86,11 @@ def _form(request: AnswerRequest, cites: bool) -> str:
     return f"[{name} {form.version}]\n{fill(form.parts[0], words)}"
 
 
-def _answered(request: AnswerRequest, cites: bool) -> tuple[Mapping[str, str], Form]:
+def _answered(request: AnswerRequest, cites: bool) -> tuple[Mapping[str, str], AnswerForm]:
     """The form of an answer, in the words of the prompt and as a schema; `cites` asks for the documents it rests on."""
     key, value = ("answer_choice", {"type": "string", "enum": list(request.options)}) if request.options else _OPEN
     properties = {"step_by_step_thinking": {"type": "string"}, key: value, **(_CITED[1] if cites else {})}
-    return {"form": _form(request, cites)}, Form("answer", properties)
+    return {"form": _form(request, cites)}, AnswerForm("answer", properties)
 
 
 _OPEN = ("answer", {"type": "string"})
@@ -98,7 +98,7 @@ _CITED = (
     ', "documents": [the numbers of the documents that the answer rests on]',
     {replies.CITED: {"type": "array", "items": {"type": "integer"}}},
 )
-QUERY = Form("query", {"query": {"type": "string"}})
+QUERY = AnswerForm("query", {"query": {"type": "string"}})
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Prompted:
         pieces: Mapping[str, Sequence[Piece]],
         parse: Callable[[str], T],
         words: Mapping[str, str] | None = None,
-        form: Form | None = None,
+        form: AnswerForm | None = None,
         heard: Callable[[str], object] | None = None,
     ) -> Reply[T]:
         messages = build(prompt, request, pieces, words or {})
@@ -160,7 +160,7 @@ class Prompted:
         except self.failures as error:
             return Reply(None, "", self.reader, Usage(calls=1), failure=str(error))
         usage = Usage(1, done.tokens_in, done.tokens_out, done.cost, done.seconds)
-        raw = encodable(done.text if len(done.text) <= MAX_CHARS else done.text[:_KEPT])
+        raw = encodable(done.text if len(done.text) <= MAX_CHARS else done.text[:_RETAINED_CHARS])
         try:
             ended(done.text, done.finish_reason, plain=form is None)
             return Reply(parse(done.text), raw, self.reader, usage)

@@ -11,7 +11,7 @@ from mog_assets.registry import Registry
 
 if TYPE_CHECKING:
     from mog_assets.answer.extractive import Encode
-    from mog_assets.answer.reader.model import Reader
+    from mog_assets.answer.reader.model import TrainedReader
     from mog_assets.answer.roles import Roles
     from mog_assets.build.tools import Tools
 
@@ -55,7 +55,7 @@ def _rules(tools: Tools) -> str:
     return f"extractive-{extractive.VERSION}"
 
 
-def open_neural(tools: Tools, network: Reader) -> Roles:
+def open_neural(tools: Tools, network: TrainedReader) -> Roles:
     """Return the roles of a network that points at spans."""
     from mog_assets.answer.neural import Neural
 
@@ -69,7 +69,7 @@ def neural_name(tools: Tools, network: str) -> str:
     return f"neural-{neural.VERSION} {network}, {_rules(tools)}"
 
 
-def _shipped() -> Reader:
+def _shipped() -> TrainedReader:
     from mog_assets.answer.reader.model import shipped
 
     return shipped()
@@ -82,8 +82,8 @@ def _prompted(tools: Tools) -> Roles:
 
     llm = tools.settings.llm
     formed = [] if llm.structured == "off" else [llm.structured]
-    said = digest(tools.llm.endpoint, llm.temperature, llm.max_tokens, tools.settings.seed, *formed)[:8]
-    return Prompted(tools.llm.complete, f"{llm.model} {said}", failures=(RequestFailed,))
+    version = digest(tools.llm.endpoint, llm.temperature, llm.max_tokens, tools.settings.seed, *formed)[:8]
+    return Prompted(tools.llm.complete, f"{llm.model} {version}", failures=(RequestFailed,))
 
 
 ANSWER_READERS.register("extractive", AnswerReader(_extractive, _rules))

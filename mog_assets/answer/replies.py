@@ -59,7 +59,7 @@ def encodable(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def said(text: str) -> str:
+def without_reasoning(text: str) -> str:
     """An output without its reasoning, with or without the mark at which that begins.
 
     Raises:
@@ -67,19 +67,19 @@ def said(text: str) -> str:
     """
     if len(text) > MAX_CHARS:
         raise Unparsable(f"expected at most {MAX_CHARS} characters, got {len(text)}")
-    kept: list[str] = []
+    pieces: list[str] = []
     start, opened = 0, None
     for mark in MARKS.finditer(text):
         if mark["opens"] and opened is None:
-            kept.append(text[start : mark.start()])
+            pieces.append(text[start : mark.start()])
             opened = mark.start()
         elif not mark["opens"]:
             # Without the mark at which it begins: a server has put that into the prompt.
-            kept = kept if opened is not None else []
+            pieces = pieces if opened is not None else []
             start, opened = mark.end(), None
     if opened is not None and not text[:opened].rpartition("\n")[2].strip():
         raise Unparsable("expected an answer after the reasoning, got reasoning that does not end")
-    rest = "".join([*kept, text[start if opened is None else opened :]]).strip()
+    rest = "".join([*pieces, text[start if opened is None else opened :]]).strip()
     if not rest:
         raise Unparsable(f"expected an answer, got {'only reasoning' if text.strip() else 'nothing'}")
     return rest
@@ -111,7 +111,7 @@ def only(text: str, key: str) -> Any:
     Raises:
         Unparsable: no object has it, or several have it with different values, or see `decode`.
     """
-    return agreed([o[key] for o in decode(said(text)) if key in o], key)
+    return agreed([o[key] for o in decode(without_reasoning(text)) if key in o], key)
 
 
 def agreed(values: Sequence[Any], key: str) -> Any:
@@ -140,13 +140,13 @@ def worded(value: Any, name: str, most: int = MAX_CHARS) -> str:
     return encodable(value.strip())
 
 
-def whole(text: str, name: str = "a text") -> str:
+def complete_text(text: str, name: str = "a text") -> str:
     """The whole output, where a text is asked for: without a fence around it, or the only text of an only object.
 
     Raises:
         Unparsable: it is blank, a refusal, or a tool call: a text that is meant for a tool is not the text asked for.
     """
-    text = said(text)
+    text = without_reasoning(text)
     if text.count("```") == 2 and text.startswith("```") and text.endswith("```"):
         text = text[:-3].partition("\n")[2].strip()
     start = _OBJECT.search(text)
@@ -169,7 +169,7 @@ def ended(text: str, reason: str, plain: bool) -> None:
     Raises:
         Unparsable: it is cut off, and has no whole object.
     """
-    if reason == "length" and (plain or not decode(said(text))):
+    if reason == "length" and (plain or not decode(without_reasoning(text))):
         raise Unparsable("expected an answer that ends, got one cut off: raise llm.max_tokens")
 
 
@@ -185,14 +185,14 @@ def shown(text: str) -> str:
     return repr(text[:120] + "…" if len(text) > 120 else text)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if any(fields[key] != value for key, value in pairs):
         raise ValueError("a key stands twice")
     return fields
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_once)
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys)
 
 
 def _arguments(value: dict[str, Any]) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def choice(text: str, options: Mapping[str, str]) -> str:
     Raises:
         Unparsable: there is none, it is not an option, or there are several.
     """
-    text, wanted = said(text), f"answer_choice, one of {', '.join(options)}"
+    text, wanted = without_reasoning(text), f"answer_choice, one of {', '.join(options)}"
     try:
         objects = decode(text)
     except Unparsable:
@@ -227,7 +227,9 @@ def choice(text: str, options: Mapping[str, str]) -> str:
         if objects:
             value = agreed([o["answer_choice"] for o in objects if "answer_choice" in o], "answer_choice")
         else:
-            value = re.sub(r"^\s*(?:final\s+)?answer\s*(?::|is)\s*", "", whole(text, wanted), flags=re.IGNORECASE)
+            value = re.sub(
+                r"^\s*(?:final\s+)?answer\s*(?::|is)\s*", "", complete_text(text, wanted), flags=re.IGNORECASE
+            )
     letter = _letter(value, options)
     if letter is None:
         raise Unparsable(f"expected {wanted}, got {shown(str(value))}")
@@ -262,9 +264,9 @@ def text_answer(text: str) -> str:
     Raises:
         Unparsable: there is none, it is blank or a refusal, or there are several.
     """
-    objects = decode(said(text))
+    objects = decode(without_reasoning(text))
     if not objects:
-        return whole(text, "answer")
+        return complete_text(text, "answer")
     return worded(agreed([o["answer"] for o in objects if "answer" in o], "answer"), "answer")
 
 
@@ -274,7 +276,7 @@ def cited(text: str, count: int) -> list[int]:
     Numbers of documents that there are not are left out. Empty if the output says nothing of the kind.
     """
     try:
-        objects = decode(said(text))
+        objects = decode(without_reasoning(text))
     except Unparsable:
         return []
     named: list[Any] = next((o[CITED] for o in reversed(objects) if isinstance(o.get(CITED), list)), [])

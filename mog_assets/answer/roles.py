@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from mog_assets.answer.prompting import Piece, Prompt, prompt_of
 from mog_assets.questions.sets import Question
-from mog_assets.resources.chat import Completion, Form
+from mog_assets.resources.chat import AnswerForm, Completion
 from mog_assets.resources.errors import MogError
 from mog_assets.search.passages import Passage as Passage
 
@@ -161,7 +161,7 @@ class Role(Generic[T]):
     rules: Callable[..., Reply[T]]
     spans: Callable[..., Reply[T]] | None = None
     parse: Callable[[str], T] | None = None
-    form: Form | None = None
+    form: AnswerForm | None = None
     words: Mapping[str, str] = field(default_factory=dict)
     step: tuple[str, str, str] = ANSWER_STEP
 

@@ -53,8 +53,8 @@ def as_asset(
         theirs: Keys of assets of another project that trigger it, too.
     """
     # Whatever partitions those have: each corpus waits for all.
-    whole = dg.AllPartitionMapping()
-    upstream = [dg.AssetDep(dg.AssetKey(name.split("/")), partition_mapping=whole) for name in theirs]
+    all_partitions = dg.AllPartitionMapping()
+    upstream = [dg.AssetDep(dg.AssetKey(name.split("/")), partition_mapping=all_partitions) for name in theirs]
     key, resource, automation = names.key(recipe.key), names.name("tools"), tools.settings.automation
 
     @dg.asset(
@@ -205,12 +205,12 @@ def metadata(recipe: Recipe, outcome: Materialised) -> dict[str, Any]:
     """Return the figures, tables and plots of an artefact, and what it ran on."""
     assert outcome.artefact is not None
     manifest = outcome.artefact.manifest
-    made = manifest.info.get("recomputed", {})
+    recomputed = manifest.info.get("recomputed", {})
     values: dict[str, Any] = dict(manifest.counts)
     values["bytes"] = sum(entry["bytes"] for entry in manifest.files.values())
     values["seconds to build"] = round(manifest.seconds, 3)
     values["built now"] = outcome.built
-    values["recomputed"] = dg.MetadataValue.json(made if outcome.built else dict.fromkeys(made, 0))
+    values["recomputed"] = dg.MetadataValue.json(recomputed if outcome.built else dict.fromkeys(recomputed, 0))
     if recipe.pool:
         values["pool"] = recipe.pool
     if "device" in manifest.info:

@@ -131,11 +131,11 @@ def _holding(inner: Any) -> dg.ExecutorDefinition:
         executor: Any = inner.executor_creation_fn(context)
         execute = executor.execute
 
-        def held(run: Any, plan: Any) -> Any:
+        def execute_holding(run: Any, plan: Any) -> Any:
             hold(run.instance, run.run_id)
             return execute(run, plan)
 
-        executor.execute = held
+        executor.execute = execute_holding
         return executor
 
     return dg.ExecutorDefinition(inner.name, inner.config_schema, inner.get_requirements, create, inner.description)
@@ -207,10 +207,10 @@ def _condition(recipe: Recipe, recipes: dict[str, Recipe], names: Names) -> dg.A
     moved: dg.AutomationCondition = _changed(names.key(MEASURING))
     if not recipe.measured:
         moved = of.any_deps_updated().replace("newly_updated", of.data_version_changed()) | of.code_version_changed()
-        shared = [names.key(dep) for dep in recipe.deps if not recipes[dep].partitioned]
-        if recipe.partitioned and shared:
+        unpartitioned = [names.key(dep) for dep in recipe.deps if not recipes[dep].partitioned]
+        if recipe.partitioned and unpartitioned:
             # The run of another corpus has built them, and not this partition, which it should have.
-            moved |= _changed(*shared) & ~of.newly_updated()
+            moved |= _changed(*unpartitioned) & ~of.newly_updated()
     outside = [names.key(r.outside) for r in recipes.values() if r.outside]
     outside += [names.key(MEASURING)] if recipe.measured else []
     by_corpus = [] if recipe.partitioned else [names.key(r.key) for r in recipes.values() if r.partitioned]

@@ -18,15 +18,15 @@ class Needs:
     """Keys of the assets that methods read: partitioned ones and unpartitioned ones."""
 
     per_corpus: tuple[str, ...] = ()
-    shared: tuple[str, ...] = ()
+    common: tuple[str, ...] = ()
 
     @property
     def keys(self) -> tuple[str, ...]:
         """All keys."""
-        return (*self.per_corpus, *self.shared)
+        return (*self.per_corpus, *self.common)
 
     def __or__(self, other: Needs) -> Needs:
-        keys = ((*self.per_corpus, *other.per_corpus), (*self.shared, *other.shared))
+        keys = ((*self.per_corpus, *other.per_corpus), (*self.common, *other.common))
         return Needs(*(tuple(dict.fromkeys(part)) for part in keys))
 
 
@@ -78,4 +78,4 @@ def places(settings: Settings, names: Sequence[str]) -> tuple[list[Place], list[
 
 def places_of(names: Sequence[str], needed: Needs) -> list[Place]:
     """Return the artefacts of some corpora that are needed."""
-    return [*((key, name) for name in names for key in needed.per_corpus), *((key, None) for key in needed.shared)]
+    return [*((key, name) for name in names for key in needed.per_corpus), *((key, None) for key in needed.common)]

@@ -52,7 +52,7 @@ def graph(settings: Settings, keys: Collection[str] | None = None) -> dict[str, 
         recipes,
         [
             *read.search.per_corpus,
-            *(key for key in read.search.shared if "candidates" not in needed(recipes, [key])),
+            *(key for key in read.search.common if "candidates" not in needed(recipes, [key])),
         ],
     )
     # Data of removed corpora is deleted first, so that failing corpora do not delay it.
@@ -76,7 +76,7 @@ def built_unasked(settings: Settings) -> list[str]:
 
 def _declared(settings: Settings, keys: Collection[str] | None) -> dict[str, Recipe]:
     """Return the recipes of all stages, or of those that some assets and their inputs are of."""
-    stages, wanted, asked = [*STAGES, *RECIPES.values()], set(keys or ()), dict[int, list[Recipe]]()
+    stages, wanted, declared = [*STAGES, *RECIPES.values()], set(keys or ()), dict[int, list[Recipe]]()
 
     def is_needed(stage: Any) -> bool:
         if keys is None or not isinstance(stage, Stage) or any(map(stage.declares, wanted)):
@@ -84,11 +84,11 @@ def _declared(settings: Settings, keys: Collection[str] | None) -> dict[str, Rec
         declaring = [one for one in stages if isinstance(one, Stage)]
         return stage.others and any(not any(one.declares(key) for one in declaring) for key in wanted)
 
-    while now := [number for number, stage in enumerate(stages) if number not in asked and is_needed(stage)]:
+    while now := [number for number, stage in enumerate(stages) if number not in declared and is_needed(stage)]:
         for number in now:
-            asked[number] = stages[number](settings)
-            wanted.update(dep for recipe in asked[number] for dep in recipe.deps)
-    return {recipe.key: recipe for number in sorted(asked) for recipe in asked[number]}
+            declared[number] = stages[number](settings)
+            wanted.update(dep for recipe in declared[number] for dep in recipe.deps)
+    return {recipe.key: recipe for number in sorted(declared) for recipe in declared[number]}
 
 
 def _ordered(recipes: dict[str, Recipe]) -> dict[str, Recipe]:
@@ -186,12 +186,12 @@ def _as_measured(
     if not changed:
         return is_fresh(recipe, None, tools, recipes, find)
     try:
-        same = has_basis(artefact, recipe, recipes, tools) and is_intact(recipe, tools, artefact)
+        unchanged = has_basis(artefact, recipe, recipes, tools) and is_intact(recipe, tools, artefact)
     except MogError:
         # Building it reports that.
         return False
     above = {dep: find(dep, None) for dep in recipe.deps if recipes[dep].measured}
-    return same and all(a and a.manifest.version == artefact.manifest.inputs.get(dep) for dep, a in above.items())
+    return unchanged and all(a and a.manifest.version == artefact.manifest.inputs.get(dep) for dep, a in above.items())
 
 
 def stale(

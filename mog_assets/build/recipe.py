@@ -154,8 +154,8 @@ class Work:
     def file(self, name: str, *key: Any) -> tuple[Path, bool]:
         """Path of a file whose content is determined by `key`, and whether it exists already."""
         # A forced rebuild uses new file names, so that no existing file counts as done.
-        again = [self.repeats.manifest.created] if self.repeats else []
-        return self.draft.file(name, digest(self.recipe.key, self.recipe.version, *key, *again))
+        repeats = [self.repeats.manifest.created] if self.repeats else []
+        return self.draft.file(name, digest(self.recipe.key, self.recipe.version, *key, *repeats))
 
     @cached_property
     def _comparable(self) -> Artefact | None:
@@ -163,8 +163,10 @@ class Work:
         previous = self.draft.previous
         if previous is None or self.repeats:
             return None
-        same = previous.manifest.recipe == fingerprint(self.recipe, self.corpus, self.tools, previous.manifest.inputs)
-        return previous if same else None
+        unchanged = previous.manifest.recipe == fingerprint(
+            self.recipe, self.corpus, self.tools, previous.manifest.inputs
+        )
+        return previous if unchanged else None
 
     @cached_property
     def comparable(self) -> Artefact | None:

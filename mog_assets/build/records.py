@@ -20,7 +20,7 @@ from mog_assets.resources.progress import note
 _STATUS = dg.DagsterRunStatus
 FINISHED = [_STATUS.SUCCESS, _STATUS.FAILURE, _STATUS.CANCELED]
 UNFINISHED = [status for status in _STATUS if status not in FINISHED]
-_held: list[FileLock] = []
+_file_locks: list[FileLock] = []
 
 
 @contextmanager
@@ -41,15 +41,15 @@ def readable_errors(home: Path) -> Iterator[None]:
         cause = next((one for one in _causes(error) if isinstance(one, SQLAlchemyError)), None)
         if cause is None:
             raise
-        said = " ".join(str(getattr(cause, "orig", None) or cause).split())
+        message = " ".join(str(getattr(cause, "orig", None) or cause).split())
         if isinstance(getattr(cause, "orig", None), sqlite3.Error):
             raise MogError(
-                f"Dagster's records under {home} cannot be read or written ({said}): check free space and write "
+                f"Dagster's records under {home} cannot be read or written ({message}): check free space and write "
                 "permission, or move the folder away (it holds only the history of runs); then run again"
             ) from error
         raise MogError(
-            f"Dagster's database, which {home / 'dagster.yaml'} names, cannot be read or written ({said}): start it or "
-            "correct the settings, then run again; nothing that was built is lost"
+            f"Dagster's database, which {home / 'dagster.yaml'} names, cannot be read or written ({message}): start it "
+            "or correct the settings, then run again; nothing that was built is lost"
         ) from error
     finally:
         root.removeFilter(retries)
@@ -117,7 +117,7 @@ def hold(instance: dg.DagsterInstance, run_id: str) -> None:
     lock = FileLock(path, thread_local=False)
     lock.acquire()
     # What nothing refers to is released.
-    _held.append(lock)
+    _file_locks.append(lock)
 
 
 def end_killed(instance: dg.DagsterInstance) -> list[str]:

@@ -35,8 +35,8 @@ def write_rows(out: Path, keys: Sequence[str], previous: Path | None, compute: C
         table = pq.read_table(previous)
         noted = pq.read_metadata(previous).metadata[_KEYS.encode()]
         positions = {key: document for document, key in enumerate(json.loads(noted))}
-        kept = [position for position, key in enumerate(keys) if key in positions]
-        parts += [_taken(table, [positions[keys[position]] for position in kept], kept)] if kept else []
+        reused = [position for position, key in enumerate(keys) if key in positions]
+        parts += [_taken(table, [positions[keys[position]] for position in reused], reused)] if reused else []
     missing = [position for position, key in enumerate(keys) if key not in positions]
     if missing:
         parts.append(compute(missing))

@@ -202,11 +202,11 @@ class AutomationSensor(dg.AutomationConditionSensorDefinition):
                 more.add(recipe.key)
         if not more:
             return requests
-        shared = [name(key) for key in sorted(more)]
-        keys, tags = [*(own.asset_selection or ()), *shared], {**own.tags, JOINED: self.name}
+        added = [name(key) for key in sorted(more)]
+        keys, tags = [*(own.asset_selection or ()), *added], {**own.tags, JOINED: self.name}
         result = [own.with_replaced_attrs(asset_selection=keys, tags=tags)]
         for request in (one for one in requests if one is not own):
-            if left := [key for key in request.asset_selection or () if key not in shared]:
+            if left := [key for key in request.asset_selection or () if key not in added]:
                 result.append(request.with_replaced_attrs(asset_selection=left))
         return result
 

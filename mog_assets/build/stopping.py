@@ -82,13 +82,13 @@ def stoppable(work: Callable[[], None], home: Path, command: str, then: str = "c
         threading.Thread(target=contextvars.copy_context().run, args=(do,), name="work", daemon=True).start()
         number = _next(happened)
         if number:
-            made: list[int] = []
-            count = threading.Thread(target=lambda: made.append(_made_since(started, home)), daemon=True)
+            counts: list[int] = []
+            count = threading.Thread(target=lambda: counts.append(_artefacts_since(started, home)), daemon=True)
             count.start()
             _tidy(happened)
             # Of a large store on a slow disk not all is looked at.
             count.join(_EXIT_SECONDS)
-            _exit(number, terminal, made, f"`{command}` {then}")
+            _exit(number, terminal, counts, f"`{command}` {then}")
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
@@ -119,21 +119,21 @@ def _tidy(happened: SimpleQueue[int]) -> None:
         happened.get(timeout=_TIDY_SECONDS)
 
 
-def _made_since(started: float, home: Path) -> int:
+def _artefacts_since(started: float, home: Path) -> int:
     """Number of artefacts completed since then."""
-    made = 0
+    count = 0
     for manifest in (home / "store").rglob("manifest.json"):
         with suppress(OSError, ValueError):
             # Without a recipe it is an earlier artefact, marked to be rebuilt.
-            made += manifest.stat().st_mtime >= started and bool(json.loads(manifest.read_bytes())["recipe"])
-    return made
+            count += manifest.stat().st_mtime >= started and bool(json.loads(manifest.read_bytes())["recipe"])
+    return count
 
 
-def _exit(number: int, terminal: int, made: list[int], then: str) -> None:
-    counts = {"artefacts": sum(made), **progress.kept}
+def _exit(number: int, terminal: int, artefacts: list[int], then: str) -> None:
+    counts = {"artefacts": sum(artefacts), **progress.stored_counts}
     parts = [f"{n:,} {what.removesuffix('s') if n == 1 else what}" for what, n in counts.items() if n]
     done = f"{', '.join(parts)} finished and kept" if parts else "nothing was finished yet"
-    if not made:
+    if not artefacts:
         done = ", ".join([*parts, "what was finished is kept"])
     line = f"mog: stopped by {signal.Signals(number).name}: {done}; {then}\n"
     # A closed output must not change the exit code.

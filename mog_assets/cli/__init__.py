@@ -44,7 +44,7 @@ class Commands(click.Group):
         except ModuleNotFoundError as error:
             if (error.name or "").split(".")[0] == "mog_assets":
                 raise
-            echo(f"mog: {extras.said(error, f'`mog {context.invoked_subcommand}`')}", err=True)
+            echo(f"mog: {extras.missing_package(error, f'`mog {context.invoked_subcommand}`')}", err=True)
             sys.exit(FAILED)
 
 

@@ -95,8 +95,8 @@ def _run(
     else:
         if steps or not failures:
             _print_steps(steps, seconds)
-        for said in left_out(settings, corpora):
-            echo(said)
+        for message in left_out(settings, corpora):
+            echo(message)
         print_question_sets(settings)
         _print_open(settings, corpora)
     for step in steps:
@@ -178,9 +178,9 @@ def _print_open(settings: config.Settings, corpora: Sequence[str]) -> None:
     from mog_assets.resources.store import Store, label
 
     recipes = [recipe for recipe in graph(settings).values() if any(check.repeated for check in recipe.checks)]
-    shared: list[tuple[str, str | None]] = [(recipe.key, None) for recipe in recipes if not recipe.partitioned]
+    unpartitioned: list[tuple[str, str | None]] = [(recipe.key, None) for recipe in recipes if not recipe.partitioned]
     keys = [recipe.key for recipe in recipes if recipe.partitioned]
-    for key, corpus in [*shared, *((key, corpus) for corpus in corpora or settings.corpora for key in keys)]:
+    for key, corpus in [*unpartitioned, *((key, corpus) for corpus in corpora or settings.corpora for key in keys)]:
         artefact = Store(settings.home).find(key, corpus)
         for fault in artefact.manifest.info["faults"].values() if artefact is not None else ():
             echo(fault if corpus is None else f"{label(key, corpus)}: {fault}")

@@ -72,11 +72,11 @@ def _summary(settings: Settings, corpus: str) -> dict[str, Any]:
 
     stored = Store(settings.home).read("documents", corpus)
     counts = {name: int(stored.manifest.counts.get(name, 0)) for name in ("documents", "characters", "skipped")}
-    said = {name: stored.manifest.info.get(name, {}) for name in ("files not read", "notes")}
+    notes = {name: stored.manifest.info.get(name, {}) for name in ("files not read", "notes")}
     if settings.encoder.served:
         vectors = Store(settings.home).find("embeddings/level_1", corpus)
-        said["texts without vector"] = int(vectors.manifest.counts.get("without vector", 0)) if vectors else 0
-    return {"corpus": corpus, **counts, **said}
+        notes["texts without vector"] = int(vectors.manifest.counts.get("without vector", 0)) if vectors else 0
+    return {"corpus": corpus, **counts, **notes}
 
 
 def counted(values: Mapping[str, Any], most: int = 8) -> str:

@@ -39,7 +39,7 @@ def run_check(item: str, check: Callable[..., Iterator[Finding]], *of: Any) -> I
     try:
         yield from check(*of)
     except ModuleNotFoundError as error:
-        yield Finding(item, WARNING, extras.said(error, "not checked, which"))
+        yield Finding(item, WARNING, extras.missing_package(error, "not checked, which"))
     # An unexpected error of one check is a finding too, and must not hide the other findings.
     except Exception as error:
         message = " ".join(str(error).split()) or type(error).__name__

@@ -52,7 +52,7 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
     from mog_assets.evaluate.leaderboard import MOST_ROWS, leaderboards
     from mog_assets.evaluate.measures import boards, headline_measures
     from mog_assets.evaluate.scores import leaderboard, on_documents, read_comparisons
-    from mog_assets.questions.sources import origins, said
+    from mog_assets.questions.sources import board_suffix, origins
     from mog_assets.resources.store import Store
 
     store = Store(settings.home)
@@ -73,7 +73,7 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
             if not every:
                 print_table(board.title, board.rows)
         for key, part in boards(scores, made_by) if every else ():
-            title = f"{key.name}{said(key.question_set, made_by)}: all methods, value [95 % interval]"
+            title = f"{key.name}{board_suffix(key.question_set, made_by)}: all methods, value [95 % interval]"
             print_table(title, leaderboard(part, headline_measures(settings.k)))
         for row in itertools.chain.from_iterable(read_comparisons(stored, scores).values()):
             echo(row.sentence)

@@ -93,7 +93,7 @@ def serve(path: str | None, host: str, port: int, log_format: str, **given: Any)
     if fit < options.connections:
         log.warning("--connections: %d in place of %d: more need more open files", fit, options.connections)
     options = replace(options, connections=fit, connections_per_address=min(fit, options.connections_per_address))
-    made = http.app(project, options)
+    application = http.app(project, options)
 
     url = server.url_of(opened)
 
@@ -111,7 +111,7 @@ def serve(path: str | None, host: str, port: int, log_format: str, **given: Any)
     with ExitStack() as beside:
         for start in filter(None, starting):
             beside.callback(start(settings, config.file(path)).close)
-        server.serve(made, made.state.serving, opened, ready)
+        server.serve(application, application.state.serving, opened, ready)
     end(project)
 
 
@@ -120,10 +120,10 @@ def wait_for_words(settings: Settings) -> None:
     from mog_assets.build.demand import demand, places_of
     from mog_assets.resources.store import Store, label
 
-    store, needed, said = Store(settings.home), places_of(list(settings.corpora), demand(settings).words), False
+    store, needed, announced = Store(settings.home), places_of(list(settings.corpora), demand(settings).words), False
     while missing := [label(*place) for place in needed if store.find(*place) is None]:
-        if not said:
-            said = True
+        if not announced:
+            announced = True
             echo(
                 f"mog: waiting for the first run, which `mog run` or `mog ui` starts: {missing[0]} is not made yet",
                 err=True,

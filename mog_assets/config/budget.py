@@ -35,9 +35,9 @@ class Budget:
             raise ConfigError(f"budget: expected {_EXPECTED}, got {value!r}")
         return budget
 
-    def share(self, part: int, whole: int) -> Budget:
-        """`part` of `whole` of it, rounded down; at least 1."""
-        return Budget(max(1, self.amount * part // whole), self.tokens)
+    def share(self, part: int, total: int) -> Budget:
+        """`part` of `total` of it, rounded down; at least 1."""
+        return Budget(max(1, self.amount * part // total), self.tokens)
 
     def __str__(self) -> str:
         return f"{self.amount} tokens" if self.tokens else str(self.amount)

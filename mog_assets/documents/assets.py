@@ -18,7 +18,7 @@ from mog_assets.config import CorpusSettings, Settings
 from mog_assets.documents.documents import (
     LAYOUT,
     READER,
-    Document,
+    NormalisedDocument,
     Skipped,
     into_buckets,
     load_documents,
@@ -29,7 +29,7 @@ from mog_assets.documents.documents import (
 from mog_assets.documents.folders import kinds
 from mog_assets.documents.formats import kinds as formats
 from mog_assets.documents.memory import load_memory, source_state
-from mog_assets.documents.reading import Reading, read_corpus
+from mog_assets.documents.reading import CorpusReading, read_corpus
 from mog_assets.documents.sources import listed, synchronised
 from mog_assets.documents.worker import Limits
 from mog_assets.resources.printable import printable
@@ -140,14 +140,14 @@ def build_documents(work: Work) -> None:
     work.show_table("skipped", [vars(q) for q in reading.skipped[:20]])
 
 
-def _write_bucket(work: Work, name: str, path: Path, digests: Sequence[str], reading: Reading) -> set[str]:
+def _write_bucket(work: Work, name: str, path: Path, digests: Sequence[str], reading: CorpusReading) -> set[str]:
     """Write a bucket of documents, given by their digests; if some are lost, write nothing and return those.
 
     Documents that were not read now come from the previous artefact.
     """
     assert work.corpus is not None
     previous, language = work.draft.previous, work.settings.corpora[work.corpus].language
-    before: dict[str, Document] = {}
+    before: dict[str, NormalisedDocument] = {}
     if previous is not None and name in previous.manifest.files:
         before = load_documents(previous.path(name))
         if previous.manifest.info.get("language") != language:

@@ -89,7 +89,7 @@ _SKIPPED_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class Document:
+class NormalisedDocument:
     """A normalised document: NFC text, lines end in line feeds; `shifts` maps offsets in the original text.
 
     Attributes:
@@ -115,10 +115,10 @@ class Document:
     @property
     def digest(self) -> str:
         """Digest of everything that is stored of it except the date of its file, in hexadecimal."""
-        whole = json.dumps(
+        content = json.dumps(
             [self.id, self.sha256, _undated(self.metadata), self.shifts, self.marks], separators=(",", ":")
         )
-        return hashlib.sha256(whole.encode()).hexdigest()
+        return hashlib.sha256(content.encode()).hexdigest()
 
 
 def notes_of(metadata: str) -> dict[str, Any]:
@@ -136,23 +136,23 @@ def _undated(metadata: str) -> str:
     return json.dumps(fields, sort_keys=True, ensure_ascii=False)
 
 
-def packed(document: Document) -> str:
+def packed(document: NormalisedDocument) -> str:
     """A document as a text, for the memory of what was read."""
     return json.dumps(list(vars(document).values()), ensure_ascii=False)
 
 
-def unpacked(text_of: str) -> Document:
+def unpacked(text_of: str) -> NormalisedDocument:
     """The document of a text that `packed` made."""
     identity, title, text, sha256, metadata, shifts, marks, language = json.loads(text_of)
     marked = tuple(Mark(*mark) for mark in marks)
-    return Document(identity, title, text, sha256, metadata, _shifts(shifts), marked, language)
+    return NormalisedDocument(identity, title, text, sha256, metadata, _shifts(shifts), marked, language)
 
 
 def _shifts(stored: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
     return tuple((position, gained) for position, gained in stored)
 
 
-def document_of(record: Mapping[str, Any], notes: dict[str, Any], language: str | None = None) -> Document:
+def document_of(record: Mapping[str, Any], notes: dict[str, Any], language: str | None = None) -> NormalisedDocument:
     """The document of a record with `id`, `text` and, if it has them, `title` and `metadata`; see `make_document`.
 
     Raises:
@@ -178,7 +178,7 @@ def make_document(
     marks: Sequence[Mark] = (),
     removed: int = 0,
     language: str | None = None,
-) -> Document:
+) -> NormalisedDocument:
     """Make a normalised document.
 
     Args:
@@ -224,7 +224,7 @@ def make_document(
     if removed:
         shifts = ((0, -removed), *((position + removed, gained - removed) for position, gained in shifts))
     language = detected(f"{title}\n{normal}") if language is None else language
-    return Document(identity, title, normal, _sha256(title, normal), stored, shifts, marks, language)
+    return NormalisedDocument(identity, title, normal, _sha256(title, normal), stored, shifts, marks, language)
 
 
 def _moved(marks: Sequence[Mark], shifts: tuple[tuple[int, int], ...]) -> Iterator[Mark]:
@@ -288,7 +288,7 @@ def into_buckets(documents: Sequence[_I], buckets: int) -> dict[int, list[_I]]:
     return {bucket: sorted(result[bucket], key=lambda d: d.id) for bucket in sorted(result)}
 
 
-def write_documents(documents: list[Document], path: Path) -> None:
+def write_documents(documents: list[NormalisedDocument], path: Path) -> None:
     """Write one bucket of documents as Parquet."""
     rows = [
         {
@@ -303,7 +303,7 @@ def write_documents(documents: list[Document], path: Path) -> None:
     pq.write_table(table, path, compression="zstd", row_group_size=_UNPACKED)
 
 
-def load_documents(path: Path) -> dict[str, Document]:
+def load_documents(path: Path) -> dict[str, NormalisedDocument]:
     """The documents of a bucket by digest, with recomputed hashes; empty if it cannot be read."""
     try:
         rows = pq.read_table(
@@ -315,7 +315,7 @@ def load_documents(path: Path) -> dict[str, Document]:
     for row in rows:
         shifts = _shifts(row.pop("shifts"))
         marks = tuple(Mark(**mark) for mark in row.pop("marks") or ())
-        loaded.append(Document(**row, sha256=_sha256(row["title"], row["text"]), shifts=shifts, marks=marks))
+        loaded.append(NormalisedDocument(**row, sha256=_sha256(row["title"], row["text"]), shifts=shifts, marks=marks))
     return {document.digest: document for document in loaded}
 
 

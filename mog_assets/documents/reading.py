@@ -20,7 +20,15 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, cast
 
 from mog_assets.documents.decoding import decode, other_encoding, parse_line, split_lines
-from mog_assets.documents.documents import MODIFIED, Document, Skipped, document_of, make_document, packed, unpacked
+from mog_assets.documents.documents import (
+    MODIFIED,
+    NormalisedDocument,
+    Skipped,
+    document_of,
+    make_document,
+    packed,
+    unpacked,
+)
 from mog_assets.documents.folders import FolderFile, Stamp, opened, scan, too_long
 from mog_assets.documents.formats.archives import unpack_text
 from mog_assets.documents.formats.kinds import CONTAINERS, GZIP, check_reader, format_of
@@ -35,7 +43,7 @@ _TEXTS = ("content", "body", "page_content", "contents")
 
 
 @dataclass
-class Reading:
+class CorpusReading:
     """The result of reading a corpus.
 
     Attributes:
@@ -52,11 +60,11 @@ class Reading:
     journal: Journal = field(default_factory=Journal)
 
     @property
-    def documents(self) -> list[Document]:
+    def documents(self) -> list[NormalisedDocument]:
         """All documents of a corpus that was read without a memory, loaded at once."""
         return [self.document(outcome.digest) for outcome in self.used]
 
-    def document(self, digest: str) -> Document:
+    def document(self, digest: str) -> NormalisedDocument:
         """A document that was read now, by its digest."""
         return unpacked(self.normalised[digest])
 
@@ -93,7 +101,7 @@ def read_corpus(
     folder: Path | None = None,
     limits: Limits | None = None,
     questions: Collection[str] = (),
-) -> Reading:
+) -> CorpusReading:
     """Read a corpus.
 
     If several documents have the same id, or ids that are equal under NFC, the first is used.
@@ -117,24 +125,24 @@ def read_corpus(
         return _read_corpus(path, files, _Context(limit, limits, memory or Memory(), Spool(folder), closing))
 
 
-def _read_corpus(path: Path, entries: Sequence[FolderFile], context: _Context) -> Reading:
-    reading = Reading(normalised=context.spool)
+def _read_corpus(path: Path, entries: Sequence[FolderFile], context: _Context) -> CorpusReading:
+    reading = CorpusReading(normalised=context.spool)
     seen: dict[str, tuple[str, str]] = {}
-    for found in entries:
-        if found.refusal:
-            reading.skipped.append(Skipped(found.place, found.place, found.refusal, found.kinds.total()))
-            reading.unread.update(found.kinds)
+    for entry in entries:
+        if entry.refusal:
+            reading.skipped.append(Skipped(entry.place, entry.place, entry.refusal, entry.kinds.total()))
+            reading.unread.update(entry.kinds)
             continue
-        stamp, records = _read_file(found, context)
-        whole = all(record.raw for record in records)
+        stamp, records = _read_file(entry, context)
+        complete = all(record.raw for record in records)
         for record in records:
-            place = f"{found.place}:{record.line}" if record.line else found.place
+            place = f"{entry.place}:{record.line}" if record.line else entry.place
             outcome = record.outcome
             if record.raw:
-                reading.journal.rows.append((found.name, record.line, record.raw, stamp if whole else None, outcome))
+                reading.journal.rows.append((entry.name, record.line, record.raw, stamp if complete else None, outcome))
             reason = outcome.reason
             if not reason:
-                name = outcome.id.removeprefix(f"{found.place}:") if found.many == "parts" else outcome.id
+                name = outcome.id.removeprefix(f"{entry.place}:") if entry.many == "parts" else outcome.id
                 # A part is one document, in however many containers it is; a number names it in one alone.
                 name = outcome.id if name.isdigit() else name
                 key = unicodedata.normalize("NFC", name)
@@ -142,11 +150,13 @@ def _read_corpus(path: Path, entries: Sequence[FolderFile], context: _Context) -
                     seen[key] = place, name
                 else:
                     first, other = seen[key]
-                    same = "" if other == name else ", composed differently (NFC),"
-                    reason = f"duplicate id: {outcome.id!r}{same} occurs at {first} and at {place}; the first is used"
+                    difference = "" if other == name else ", composed differently (NFC),"
+                    reason = (
+                        f"duplicate id: {outcome.id!r}{difference} occurs at {first} and at {place}; the first is used"
+                    )
             if reason:
                 reading.skipped.append(Skipped(place, printable(outcome.id), printable(reason), int(not record.line)))
-                reading.unread.update({} if record.line else found.kinds)
+                reading.unread.update({} if record.line else entry.kinds)
                 continue
             reading.used.append(outcome)
     if not reading.used:
@@ -179,7 +189,7 @@ def _read_file(file: FolderFile, context: _Context) -> tuple[Stamp | None, Seque
     return None, [_refused(0, b"", file.place, "changed twice while it was read")]
 
 
-_Items = Iterator[tuple[int, str, bytes, Callable[[], Document] | str]]
+_Items = Iterator[tuple[int, str, bytes, Callable[[], NormalisedDocument] | str]]
 """Of each record its number (0: the whole file), its id or a substitute, the hash of its bytes (b"": none), and what
 makes it a document, or why it is none. What makes it raises ValueError with the reason, and perhaps its id."""
 
@@ -205,11 +215,11 @@ def _records(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[
         yield _refused(0, b"", file.place, str(error))
 
 
-def _whole(file: FolderFile, stream: BinaryIO, context: _Context) -> _Items:
+def _file_at_once(file: FolderFile, stream: BinaryIO, context: _Context) -> _Items:
     content = stream.read(context.limit + 1)
     status = os.fstat(stream.fileno())
 
-    def make() -> Document:
+    def make() -> NormalisedDocument:
         notes = {"path": file.place, **_modified(status)}
         # A site may give it under any address.
         place = file.place if not content.startswith(b"%PDF-") else f"{file.place.removesuffix('.pdf')}.pdf"
@@ -258,7 +268,7 @@ def _lines(file: FolderFile, stream: BinaryIO, context: _Context) -> _Items:
             yield number, "", b"", too_long(size, context.limit)
             continue
 
-        def make(line: bytes = line) -> Document:
+        def make(line: bytes = line) -> NormalisedDocument:
             record = _with_fields(parse_line(line, context.limits.encoding), dict(context.limits.columns))
             return _document(file, record)
 
@@ -297,7 +307,7 @@ def _container(file: FolderFile, stream: BinaryIO, context: _Context) -> _Items:
             yield number, "", raw, partial(_document, file, record)
         else:
 
-            def make(number: int = number, content: bytes = content, identity: str = identity) -> Document:
+            def make(number: int = number, content: bytes = content, identity: str = identity) -> NormalisedDocument:
                 # As a file of this part alone would be read.
                 parsed = context.parser.parse(f"{file.place}-{number}{container.suffix}", content)
                 notes = {"path": file.place, **parsed.notes}
@@ -307,7 +317,7 @@ def _container(file: FolderFile, stream: BinaryIO, context: _Context) -> _Items:
             yield number, identity, _hashed("", "", "", "", file.name, identity, content), make
 
 
-_READERS = {"lines": _lines, "rows": _rows, "records": _container, "parts": _container, "": _whole}
+_READERS = {"lines": _lines, "rows": _rows, "records": _container, "parts": _container, "": _file_at_once}
 
 
 def _with_fields(record: dict[str, Any] | str, columns: dict[str, str]) -> dict[str, Any] | str:
@@ -321,7 +331,7 @@ def _with_fields(record: dict[str, Any] | str, columns: dict[str, str]) -> dict[
 
 def _document(
     file: FolderFile, record: dict[str, Any] | str, notes: Mapping[str, Any] = MappingProxyType({})
-) -> Document:
+) -> NormalisedDocument:
     if isinstance(record, str):
         raise ValueError(record)
     try:
@@ -331,7 +341,7 @@ def _document(
         raise ValueError(f"{error}{named}", str(record.get("id") or "")[:100]) from None
 
 
-def _read(line: int, raw: bytes, document: Document, spool: Spool) -> _Record:
+def _read(line: int, raw: bytes, document: NormalisedDocument, spool: Spool) -> _Record:
     outcome = Outcome(document.id, document.digest, len(document.text), len(document.text.encode()))
     spool.add(outcome.digest, packed(document))
     return _Record(line, raw, outcome)

@@ -165,7 +165,7 @@ def synchronised(corpus: str, address: str, folder: Path) -> Copied:
     changed = [name for name in items if versions.get(name) != items[name].version or not (folder / name).is_file()]
     for name in changed:
         versions.pop(name, None)
-    source, kept = SOURCES[scheme], time.monotonic()
+    source, saved = SOURCES[scheme], time.monotonic()
     if changed and source.prepare is not None:
         try:
             source.prepare(place, changed)
@@ -191,9 +191,9 @@ def synchronised(corpus: str, address: str, folder: Path) -> Copied:
             except Exception as error:
                 raise MogError(_fault(corpus, address, f"to copy {name!r}", error)) from error
             versions[name] = items[name].version
-            if time.monotonic() - kept > _KEEP_SECONDS:
+            if time.monotonic() - saved > _KEEP_SECONDS:
                 keep()
-                kept = time.monotonic()
+                saved = time.monotonic()
     finally:
         # Those that were being copied when another failed are there, too.
         pool.shutdown(cancel_futures=True)

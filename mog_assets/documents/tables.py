@@ -128,12 +128,12 @@ def read_rows(
     text = io.TextIOWrapper(stream, "utf-8-sig" if encoding == "utf-8" else encoding, errors, newline="")
     try:
         beginning = text.read(_SAMPLE_BYTES // 10)
-        told = _SEPARATOR.match(beginning)
-        delimiters = told[1] if told else "\t" if name.lower().endswith(".tsv") else _DELIMITERS
-        delimiter, head = _form(beginning[told.end() if told else 0 :], delimiters)
+        declared = _SEPARATOR.match(beginning)
+        delimiters = declared[1] if declared else "\t" if name.lower().endswith(".tsv") else _DELIMITERS
+        delimiter, head = _form(beginning[declared.end() if declared else 0 :], delimiters)
         text.seek(0)
         lines, number = _Lines(text, limit), 0
-        if told:
+        if declared:
             number += len(next(lines, "")) > 0
         yield from _rows(lines, delimiter, head + number, number, limit, setting)
     except UnicodeError as error:
@@ -236,8 +236,8 @@ def _are_rows(lines: Sequence[str], delimiter: str, width: int, closed: bool) ->
     fit = [row for row in rows if len(row) == width]
     if len(fit) < 0.9 * len(rows) or (closed and len(first) != width):
         return False
-    same = sum(_shape(row[0]) == _shape(first[0]) for row in fit)
-    return 0 < 0.9 * len(rows) <= same or len(rows) * (width - 1) >= (30 if closed else 6)
+    similar = sum(_shape(row[0]) == _shape(first[0]) for row in fit)
+    return 0 < 0.9 * len(rows) <= similar or len(rows) * (width - 1) >= (30 if closed else 6)
 
 
 def _shape(cell: str) -> str:

@@ -79,18 +79,18 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
     rows = []
     for row in records:
         question = by_id[row["question_set"], row["question"]]
-        answered, said = not row["failure"], str(row["answer"] or "")
+        answered, answer = not row["failure"], str(row["answer"] or "")
         if question.options:
-            right = float(answered and said == question.answer)
+            right = float(answered and answer == question.answer)
             marks = {"exact match": right, "F1": right}
         else:
             gold = [question.answer, *question.aliases]
             marks = (
-                {"exact match": exact_match(said, gold), "F1": f1(said, gold)}
+                {"exact match": exact_match(answer, gold), "F1": f1(answer, gold)}
                 if answered
                 else dict.fromkeys(MEASURES, 0.0)
             )
-        kept = (
+        columns = (
             "question_set",
             "question",
             "method",
@@ -108,7 +108,7 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
         for name in judge_measures():
             marks[name] = judgement.get(name, np.nan)
             marks[f"asked {name}"] = name in judgement or name in judgement.get("failures", ())
-        rows.append({**{name: row[name] for name in kept}, "document": question.document, "cost": row["cost"]})
+        rows.append({**{name: row[name] for name in columns}, "document": question.document, "cost": row["cost"]})
         rows[-1] |= {"answered": answered, **marks}
     return pd.DataFrame(rows)
 

@@ -23,7 +23,7 @@ from mog_assets.evaluate.runs import RUNS, read_runs
 from mog_assets.evaluate.runs_assets import build_runs, methods_of, orders_candidates, scored_questions
 from mog_assets.evaluate.scores import leaderboard, score
 from mog_assets.questions.sets import load_questions
-from mog_assets.questions.sources import origins, said
+from mog_assets.questions.sources import board_suffix, origins
 from mog_assets.registry import RUN_TABLES, SCORE_TABLES
 from mog_assets.search.experts import versions
 from mog_assets.search.methods import further_settings, limited, needs
@@ -53,7 +53,7 @@ def build_scores(work: Work) -> None:
         work.counts[f"{name}: questions"] = int(scores[scores["question_set"] == name]["n"].max())
     made_by = origins(settings)
     for board, part in boards(scores, made_by):
-        title = f"leaderboard: {board.name}{said(board.question_set, made_by)}"
+        title = f"leaderboard: {board.name}{board_suffix(board.question_set, made_by)}"
         work.show_table(title, leaderboard(part, headline_measures(settings.k)))
         if board.evidence == "spans":
             work.show_plot(f"ER against context: {board.name}", plots.er_against_cost(part, board.question_set))
@@ -97,8 +97,8 @@ def _of_runs(tools: Tools) -> list[Any]:
     """Settings that rankings depend on."""
     settings = tools.settings
     searches = [settings.retriever, settings.bm25.model_dump(), settings.k, settings.k_r, *further_settings(settings)]
-    made = [tools.encoder.identity, versions(settings), settings.seed]
-    return [_measured(settings), *searches, *made, list(RUN_TABLES)]
+    basis = [tools.encoder.identity, versions(settings), settings.seed]
+    return [_measured(settings), *searches, *basis, list(RUN_TABLES)]
 
 
 def recipes(settings: Settings) -> list[Recipe]:

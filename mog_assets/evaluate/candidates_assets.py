@@ -36,10 +36,10 @@ PART = "part_"
 
 def build_candidates(work: Work) -> None:
     """Find the candidates of training and test questions, with their scores by every expert and their evidence."""
-    settings, stored, rows, asked = work.settings, work.input("questions"), [], list[list[str]]()
+    settings, stored, rows, training_rows = work.settings, work.input("questions"), [], list[list[str]]()
     read = needs([parse("fused", settings)], settings)
     # A name matters where a text has it, which is part of what is known of the text.
-    basis = [work.input(key).manifest.version for key in read.shared if key != "names"]
+    basis = [work.input(key).manifest.version for key in read.common if key != "names"]
     basis += [work.input(key, corpus).manifest.version for key in read.per_corpus for corpus in settings.corpora]
     work.recomputed["questions"] = 0
     for name, question_set in settings.question_sets.items():
@@ -49,7 +49,7 @@ def build_candidates(work: Work) -> None:
         if not training and not test:
             continue
         retrieval = Retrieval.open(work.tools, work.input, question_set.corpora)
-        asked += [[name, q.id, q.question, q.answer] for q in training]
+        training_rows += [[name, q.id, q.question, q.answer] for q in training]
         _candidates_of(work, name, [*training, *test], retrieval, basis)
         levels = Counter(q.level for q in training)
         by_level: dict[str, Any] = {level: levels[level] for level in TRAINING}
@@ -64,7 +64,7 @@ def build_candidates(work: Work) -> None:
     # What rankings are trained on, and how many documents it is of: see `training_assets`.
     work.info["trained on"] = {
         "made by": digest(work.made_by(read.per_corpus), pieces, ANALYSIS),
-        "questions": digest(asked),
+        "questions": digest(training_rows),
         "documents": read_documents(work.tools, work.input),
     }
     work.counts["documents"] = sum(int(work.input(DOCUMENTS, c).manifest.counts["documents"]) for c in settings.corpora)
@@ -155,15 +155,23 @@ def read_examples(stored: Artefact, experts: Sequence[str], finest: Sequence[int
     """The training questions of the asset `candidates`, and the names `question set/id` of the questions."""
     files = stored.names(PART)
     parts = [Part.read(stored.path(file).read_bytes()).training for file in files]
-    whole, names = joined(parts), []
+    merged, names = joined(parts), []
     for file, part in zip(files, parts, strict=True):
         names += [f"{_question_set(file)}/{question}" for question in part.ids]
-    documents: Sequence[str] = whole.documents
+    documents: Sequence[str] = merged.documents
     if len(set(documents)) == 1:
         # Questions about one document say nothing of others, but they can be compared with each other.
         documents = names
-    made = whole.made.astype(bool)
+    is_synthetic = merged.made.astype(bool)
     examples = Examples(
-        whole.gold, whole.taught, whole.vectors, whole.words, documents, whole.levels, made, experts, finest
+        merged.gold,
+        merged.taught,
+        merged.vectors,
+        merged.words,
+        documents,
+        merged.levels,
+        is_synthetic,
+        experts,
+        finest,
     )
     return examples, names

@@ -89,7 +89,7 @@ def choose(
     if method in learned:
         why = (
             f"`{method}` has ER {means[method]:.3f} on questions of documents it was not trained on, `{base}` "
-            f"{means[base]:.3f} ({_said(p_learned[method])}, cross-validated on {many})"
+            f"{means[base]:.3f} ({_p_text(p_learned[method])}, cross-validated on {many})"
         )
         if means[best := max(better, key=lambda name: means[name])] > means[method]:
             why += f"; `{best}` ({means[best]:.3f}) is not significantly better than `{method}`, which is simpler"
@@ -99,15 +99,15 @@ def choose(
         worse = "is worse with" if means[nearest] < means[base] and p_learned[nearest] < ALPHA else "has"
         why = (
             f"no other ranking is significantly better than `{base}` (ER {means[base]:.3f}): `{nearest}` {worse} "
-            f"{means[nearest]:.3f} ({_said(p_learned[nearest])}, cross-validated on {many})"
+            f"{means[nearest]:.3f} ({_p_text(p_learned[nearest])}, cross-validated on {many})"
         )
         if needed := deciding(recalls[nearest] - recalls[base], documents):
             why += f"; about {needed:,} questions like these would decide"
     else:
         why = f"`{base}` has ER {means[base]:.3f} on {many}" + ("" if p_learned else ", and nothing is trained")
     if passed := sorted({n for n in losing if p_learned.get(n, 1.0) < ALPHA and means[n] > means[base]}):
-        said = ", ".join(f"`{name}`, ER {means[name]:.3f}," for name in passed)
-        why += f"; {said} {'find' if len(passed) > 1 else 'finds'} fewer known items than BM25"
+        losses = ", ".join(f"`{name}`, ER {means[name]:.3f}," for name in passed)
+        why += f"; {losses} {'find' if len(passed) > 1 else 'finds'} fewer known items than BM25"
     return Choice(method, why, rows)
 
 
@@ -142,5 +142,5 @@ def _p(
     return dict(zip(others, p.tolist(), strict=True))
 
 
-def _said(p: float) -> str:
+def _p_text(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

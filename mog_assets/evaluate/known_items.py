@@ -37,7 +37,7 @@ _SURFACE = re.compile(r"\w[\w'’-]*")
 
 
 @dataclass(frozen=True)
-class Item:
+class KnownItem:
     """Something that one text has.
 
     Attributes:
@@ -53,17 +53,17 @@ class Item:
     piece: int | None = None
 
 
-def drawn_items(corpora: Corpora) -> list[Item]:
+def drawn_items(corpora: Corpora) -> list[KnownItem]:
     """At most `MOST` items of each kind, by a hash of their text, so that an edit changes few of them."""
     titles = [title for table in corpora.tables(["title"]) for title in table["title"].to_pylist()]
     layout, items = corpora.layout, _terms(corpora)
     keys = [" ".join(terms) for terms in corpora.analysis.terms(titles)]
     times = Counter(keys)
     sole = [i for i, key in enumerate(keys) if key and times[key] == 1 and layout.offsets[i] < layout.offsets[i + 1]]
-    return items + [Item("title", titles[i], i) for i in sorted(sole, key=lambda i: _hash(titles[i]))[:MOST]]
+    return items + [KnownItem("title", titles[i], i) for i in sorted(sole, key=lambda i: _hash(titles[i]))[:MOST]]
 
 
-def _terms(corpora: Corpora) -> list[Item]:
+def _terms(corpora: Corpora) -> list[KnownItem]:
     """Words and numbers that one piece has."""
     index, layout = corpora.words, corpora.layout
     frequencies = corpora.statistics.frequencies("level_1").totals()
@@ -75,13 +75,13 @@ def _terms(corpora: Corpora) -> list[Item]:
         pieces = {term: index.matches([term]).texts_of(0) for term in sorted(terms, key=_hash)[: 2 * MOST]}
         piece_of = {term: int(chunks[0]) for term, chunks in pieces.items() if len(chunks) == 1}
         texts = corpora.texts(layout.document_of[list(piece_of.values())].tolist()) if piece_of else {}
-        kept: list[Item] = []
+        selected: list[KnownItem] = []
         for term, piece in piece_of.items():
             document, (start, end) = int(layout.document_of[piece]), layout.spans[piece].tolist()
             words = dict.fromkeys(_SURFACE.findall(texts[document][1][start:end]))
             text = next((word for word in words if corpora.analysis.terms([word]) == [[term]]), None)
-            kept += [Item(name, text, document, piece)] if text else []
-        items += kept[:MOST]
+            selected += [KnownItem(name, text, document, piece)] if text else []
+        items += selected[:MOST]
     return items
 
 
@@ -89,7 +89,7 @@ def _hash(text: str) -> str:
     return hashlib.sha256(f"known item {text}".encode()).hexdigest()[:8]
 
 
-def standing(retrieval: Retrieval, items: Sequence[Item], rankings: Sequence[str]) -> pd.DataFrame:
+def standing(retrieval: Retrieval, items: Sequence[KnownItem], rankings: Sequence[str]) -> pd.DataFrame:
     """Where rankings have items.
 
     Returns:
@@ -114,7 +114,7 @@ def standing(retrieval: Retrieval, items: Sequence[Item], rankings: Sequence[str
 
 
 def placed(
-    candidates: Candidates, scores: np.ndarray, items: Sequence[Item], layout: Layout
+    candidates: Candidates, scores: np.ndarray, items: Sequence[KnownItem], layout: Layout
 ) -> tuple[np.ndarray, np.ndarray]:
     """Whether each item is in the first piece, and whether it is near: bool arrays of shape (items,)."""
     order = ordered(candidates, scores)

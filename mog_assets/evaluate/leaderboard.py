@@ -57,13 +57,13 @@ def leaderboards(
         seed: Seed of resamples and random signs.
         origins: Who made the questions of each set.
     """
-    made = []
+    tables = []
     for board, part in boards(scores, origins):
         measured = next(part_measured for key, part_measured in boards(per_question) if key == board)
         splits = scores.loc[scores["question_set"] == board.question_set, "split"].nunique()
         name = f"{board.question_set}, {board.split}" if splits > 1 else board.question_set
-        made.append(_leaderboard(name, board, part, measured, default, k, seed, origins or {}))
-    return made
+        tables.append(_leaderboard(name, board, part, measured, default, k, seed, origins or {}))
+    return tables
 
 
 def differences_shown(scores: pd.DataFrame, fewer_than: int = FEW) -> str:
@@ -234,6 +234,6 @@ def _rows(
     }
     for what in dict.fromkeys(shown.values()):
         want([method for method in means.index if shown.get(kinds[method]) == what], what)
-    kept = list(wanted)[:MOST_ROWS]
-    places = {m: (m != chosen, kinds[m] in controls(), n) for n, m in enumerate(means.index) if m in kept}
+    listed = list(wanted)[:MOST_ROWS]
+    places = {m: (m != chosen, kinds[m] in controls(), n) for n, m in enumerate(means.index) if m in listed}
     return {method: ", ".join(wanted[method]) for method in sorted(places, key=lambda method: places[method])}

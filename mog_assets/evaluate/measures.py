@@ -108,13 +108,15 @@ MEASURES.register(
         headline=True,
     ),
 )
-for _name, _headline, _said in (
+for _name, _headline, _description in (
     ("hit@k", True, "whether the k best passages have a relevant document (Success@k)"),
     ("nDCG@10", True, "discounted cumulative gain of documents, each at the rank of its first passage"),
     ("MRR", False, "reciprocal rank of the first relevant document"),
     ("Recall@10", False, "share of relevant documents among the first ten"),
 ):
-    MEASURES.register(_name, Measure(partial(Ranked.of_documents, name=_name), _said, "documents", headline=_headline))
+    MEASURES.register(
+        _name, Measure(partial(Ranked.of_documents, name=_name), _description, "documents", headline=_headline)
+    )
 _OF_CHARACTERS: dict[str, tuple[Callable[[Ranked], np.ndarray], str]] = {
     "recall": (lambda r: r.characters, "share of the gold characters in the k best passages"),
     "precision": (lambda r: r.passed_on, "share of the characters of the k best passages that are gold"),
@@ -123,9 +125,9 @@ _OF_CHARACTERS: dict[str, tuple[Callable[[Ranked], np.ndarray], str]] = {
         "gold characters and the k best passages: intersection over union",
     ),
 }
-for _name, (_of, _said) in _OF_CHARACTERS.items():
+for _name, (_of, _description) in _OF_CHARACTERS.items():
     _share = partial(lambda of, ranked: ranked.hit / np.maximum(of(ranked), 1), _of)
-    MEASURES.register(f"char_{_name}@k", Measure(_share, _said))
+    MEASURES.register(f"char_{_name}@k", Measure(_share, _description))
 MEASURES.register(
     "tokens_to_answer",
     Measure(
@@ -252,28 +254,28 @@ def _tokens_to_answer(ranked: Ranked) -> np.ndarray:
     row, piece, gold_start, gold_end = (pairs[name].to_numpy() for name in ("row", "piece", "start", "end"))
     low = np.maximum(passages["start"].to_numpy()[row], gold_start)
     high = np.minimum(passages["end"].to_numpy()[row], gold_end)
-    kept = np.flatnonzero(high > low)
-    if not len(kept):
+    rows = np.flatnonzero(high > low)
+    if not len(rows):
         return np.full(groups, float(TOKENS))
     # From here on, each piece belongs to one group.
-    _, first, piece = np.unique(join(group[row], piece)[kept], return_index=True, return_inverse=True)
-    owner, wanted = group[row[kept]][first], (gold_end - gold_start)[kept][first]
-    order = np.lexsort((low[kept], piece))
-    piece, low, high, rank_of = piece[order], low[kept][order], high[kept][order], rank[row[kept]][order]
+    _, first, piece = np.unique(join(group[row], piece)[rows], return_index=True, return_inverse=True)
+    owner, wanted = group[row[rows]][first], (gold_end - gold_start)[rows][first]
+    order = np.lexsort((low[rows], piece))
+    piece, low, high, rank_of = piece[order], low[rows][order], high[rows][order], rank[row[rows]][order]
     offset = piece * (high.max() + 1)
     low, high = low + offset, high + offset
 
-    def whole(last: np.ndarray) -> np.ndarray:
+    def contains_piece(last: np.ndarray) -> np.ndarray:
         """Whether passages up to a rank (pieces,) contain each whole piece."""
         added = fresh(low, np.where(rank_of <= last[piece], high, low))
         return np.bincount(piece, weights=added, minlength=len(wanted)) == wanted
 
     # The first rank at which a piece is complete, by bisection of all pieces at once.
     least, most = np.zeros(len(wanted), np.int64), np.full(len(wanted), rank_of.max())
-    ever = whole(most)
+    ever = contains_piece(most)
     while (least < most).any():
         middle = (least + most) // 2
-        inside = whole(middle)
+        inside = contains_piece(middle)
         least, most = np.where(inside, least, middle + 1), np.where(inside, middle, most)
     never = np.iinfo(np.int64).max
     last = np.full(groups, never)

@@ -190,17 +190,17 @@ def groups(runs: pd.DataFrame, gold: Gold) -> tuple[pd.DataFrame, pd.DataFrame]:
     table = pd.DataFrame(rows, columns=[*KEYS, "query"])
 
     query = numbers[set_code, question_code]
-    kept = query >= 0
+    known = query >= 0
     corpus, doc = _codes(runs, gold)
     passages = pd.DataFrame(
         {
-            "group": group_of[method_code[kept], query[kept]],
-            "query": query[kept],
-            "rank": runs["rank"].to_numpy(np.int64)[kept],
-            "document": corpus[kept] * (doc.max(initial=0) + 1) + doc[kept],
-            "start": runs["start"].to_numpy(np.int64)[kept],
-            "end": runs["end"].to_numpy(np.int64)[kept],
-            "tokens": runs["tokens"].to_numpy(np.int64)[kept],
+            "group": group_of[method_code[known], query[known]],
+            "query": query[known],
+            "rank": runs["rank"].to_numpy(np.int64)[known],
+            "document": corpus[known] * (doc.max(initial=0) + 1) + doc[known],
+            "start": runs["start"].to_numpy(np.int64)[known],
+            "end": runs["end"].to_numpy(np.int64)[known],
+            "tokens": runs["tokens"].to_numpy(np.int64)[known],
         }
     )
     order = np.lexsort((passages["rank"], passages["group"]))
@@ -227,13 +227,13 @@ def union(group: np.ndarray, document: np.ndarray, low: np.ndarray, high: np.nda
     Returns:
         int64 array of shape (groups,).
     """
-    kept = np.flatnonzero(high > low)
-    if not len(kept):
+    nonempty = np.flatnonzero(high > low)
+    if not len(nonempty):
         return np.zeros(groups, np.int64)
-    kept = kept[np.lexsort((low[kept], document[kept], group[kept]))]
-    group, document, low, high = group[kept], document[kept], low[kept], high[kept]
+    nonempty = nonempty[np.lexsort((low[nonempty], document[nonempty], group[nonempty]))]
+    group, document, low, high = group[nonempty], document[nonempty], low[nonempty], high[nonempty]
     # Each document of a group gets a segment of the number line after all earlier ones.
-    new = np.ones(len(kept), bool)
+    new = np.ones(len(nonempty), bool)
     new[1:] = (group[1:] != group[:-1]) | (document[1:] != document[:-1])
     offset = np.cumsum(new) * (high.max() + 1)
     added = fresh(low + offset, high + offset)
@@ -255,7 +255,7 @@ def _of_documents(ranked: Ranked) -> dict[str, np.ndarray]:
     qrels: dict[str, dict[str, int]] = {}
     for query, document, grade in zip(*(ranked.gold.judged[name].to_list() for name in columns), strict=True):
         qrels.setdefault(str(query), {})[str(document)] = grade
-    whole = ir_measures.pytrec_eval.evaluator([nDCG @ 10, RR, R @ 10], qrels)
+    all_measures = ir_measures.pytrec_eval.evaluator([nDCG @ 10, RR, R @ 10], qrels)
     # The k best passages may come from more documents than k.
     head = ir_measures.pytrec_eval.evaluator([Success @ _EVERY], qrels)
     names = {nDCG @ 10: "nDCG@10", RR: "MRR", R @ 10: "Recall@10", Success @ _EVERY: "hit@k"}
@@ -280,7 +280,7 @@ def _of_documents(ranked: Ranked) -> dict[str, np.ndarray]:
         at = {
             str(query): group for query, group in zip(ranked.table["query"].to_numpy()[members], members, strict=True)
         }
-        for evaluator, run in ((whole, full), (head, top)):
+        for evaluator, run in ((all_measures, full), (head, top)):
             for metric in evaluator.iter_calc(run) if run else ():
                 if metric.query_id in at:
                     values[names[metric.measure]][at[metric.query_id]] = metric.value

@@ -98,9 +98,9 @@ def orders_candidates(methods: Sequence[Method]) -> bool:
 
 def _versions(work: Work, methods: Sequence[Method]) -> list[str]:
     needed, corpora = needs(methods, work.settings), work.settings.corpora
-    keys = ["questions", *needed.shared, *(["candidates"] if orders_candidates(methods) else [])]
-    shared = [work.input(key).manifest.version for key in keys]
-    return shared + [work.input(key, c).manifest.version for key in needed.per_corpus for c in corpora]
+    keys = ["questions", *needed.common, *(["candidates"] if orders_candidates(methods) else [])]
+    common = [work.input(key).manifest.version for key in keys]
+    return common + [work.input(key, c).manifest.version for key in needed.per_corpus for c in corpora]
 
 
 def scored_questions(work: Work) -> dict[str, list[Question]]:

@@ -131,7 +131,7 @@ def resampled_means(totals: Totals, samples: int, seed: int) -> np.ndarray:
     return means
 
 
-def ends(drawn: np.ndarray, totals: Totals, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+def ends(samples: np.ndarray, totals: Totals, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
     """Ends of the interval from resampled figures: their percentiles, widened if there are few documents.
 
     The percentiles are those at which a normal distribution has the quantiles of Student's t: with E documents of equal
@@ -151,7 +151,7 @@ def ends(drawn: np.ndarray, totals: Totals, level: float = 0.95) -> tuple[np.nda
     1 − 2^(1 − documents).
 
     Args:
-        drawn: Figures in resamples of the documents, shape (samples,) or (samples, m).
+        samples: Figures in resamples of the documents, shape (samples,) or (samples, m).
         totals: The documents.
         level: Confidence level of the interval.
 
@@ -163,12 +163,12 @@ def ends(drawn: np.ndarray, totals: Totals, level: float = 0.95) -> tuple[np.nda
         Carter, Schnepel and Steigerwald 2017 (effective number of clusters).
     """
     if len(totals.sizes) < 2:
-        return np.full(drawn.shape[1:], np.nan), np.full(drawn.shape[1:], np.nan)
+        return np.full(samples.shape[1:], np.nan), np.full(samples.shape[1:], np.nan)
     # In the extreme, t has no quantile: the ends are the smallest and the largest figure.
     degrees = max(totals.effective - 1, 1e-3)
     width = np.nan_to_num(stdtrit(degrees, (1 + level) / 2), nan=np.inf) * np.sqrt(1 + 1 / degrees)
     tail = float(ndtr(-width))
-    low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
+    low, high = np.quantile(samples, [tail, 1 - tail], axis=0)
     return low, high
 
 

@@ -51,10 +51,10 @@ GROUP = "ranking"
 RECALLS, NOW = "recalls.parquet", "now.parquet"
 # Of which questions and documents the candidates are; facts about a model that stay with it.
 _STATE = "trained on"
-_TOLD = ("kept", "comparison", _STATE)
+_COPIED_INFO = ("kept", "comparison", _STATE)
 
 
-def _stays(work: Work) -> bool:
+def _keep_unchanged(work: Work) -> bool:
     """Keep the previous model if few documents changed since it was trained, and no question; whether it stays."""
     previous, limit = work.comparable, work.settings.drift.training
     before, now = {} if previous is None else previous.manifest.info.get(_STATE, {}), _state(work)
@@ -67,7 +67,7 @@ def _stays(work: Work) -> bool:
         return False
     work.keep(previous)
     work.counts |= previous.manifest.counts
-    work.info |= {name: previous.manifest.info[name] for name in _TOLD if name in previous.manifest.info}
+    work.info |= {name: previous.manifest.info[name] for name in _COPIED_INFO if name in previous.manifest.info}
     work.shown |= previous.shown()
     work.counts["documents changed since, %"] = round(100 * share, 2)
     work.recomputed["models trained"] = 0
@@ -84,13 +84,13 @@ def _state(work: Work) -> dict[str, Any]:
 
 def build_ranking(kind: str, work: Work) -> None:
     """Train a ranking, see `trainers`, and cross-validate it by document."""
-    if _stays(work):
+    if _keep_unchanged(work):
         return
     settings, trainer = work.settings, METHODS[kind].ranking.trainer
     examples, names = training_examples(work.input("candidates"), settings)
     with work.progress(TRAININGS * trainer.steps, trainer.unit) as advance:
-        whole, train = trainer.prepared(examples, settings, advance)
-        recalls, model = cross_validated(whole, train, trainer.threads)
+        prepared, train = trainer.prepared(examples, settings, advance)
+        recalls, model = cross_validated(prepared, train, trainer.threads)
     opening = models.Opening(work.tools.encoder.fingerprint, examples.experts, [], list(settings.corpora))
     trained_for = models.facts(kind, opening)
     if _written(work, model.files(trained_for), trained_for, examples, names, recalls):
@@ -98,7 +98,7 @@ def build_ranking(kind: str, work: Work) -> None:
             work.show_plot(title, picture)
 
 
-def _kept(
+def _better_previous(
     work: Work, trained_for: dict[str, Any], examples: Examples, names: Sequence[str], recalls: np.ndarray
 ) -> Artefact | None:
     """The previous model if it stays, because the new one is significantly worse on questions that both know.
@@ -117,8 +117,8 @@ def _kept(
     if not both.any():
         return None
     gains = recalls - fused_recalls(examples)
-    differences = gains[both] - before.loc[[n for n, shared in zip(names, both, strict=True) if shared]].to_numpy()
-    documents = [d for d, shared in zip(examples.documents, both, strict=True) if shared]
+    differences = gains[both] - before.loc[[n for n, common in zip(names, both, strict=True) if common]].to_numpy()
+    documents = [d for d, common in zip(examples.documents, both, strict=True) if common]
     p = float(permutation_p(by_document(differences[:, None], np.asarray(documents, str)), seed=work.settings.seed)[0])
     comparison = {"questions": int(both.sum()), "difference": float(differences.mean()), "p": p}
     work.info["comparison"] = comparison
@@ -144,7 +144,7 @@ def _written(
 ) -> bool:
     """Store a model with its figures; or those of the previous one, if that stays. Returns whether the new is used."""
     work.info |= {"kept": None, _STATE: _state(work)}
-    previous = _kept(work, trained_for, examples, names, recalls)
+    previous = _better_previous(work, trained_for, examples, names, recalls)
     version = work.input("candidates").manifest.version
     columns = {"ER": recalls, "fused": fused_recalls(examples)}
     table = pd.DataFrame({"question": names, "document": examples.documents, **columns})
@@ -212,8 +212,8 @@ def build_method(work: Work) -> None:
     """Choose the ranking that is used by default."""
     settings, previous = work.settings, work.comparable
     losers = losing(work.input("known_items").manifest.info["rows"]) if settings.trains else []
-    same = previous is not None and previous.manifest.info.get("losing") == losers
-    if previous is not None and same and settings.trains and _same_models(work, previous):
+    unchanged = previous is not None and previous.manifest.info.get("losing") == losers
+    if previous is not None and unchanged and settings.trains and _same_models(work, previous):
         work.keep(previous)
         work.info |= {name: previous.manifest.info[name] for name in ("method", "why", "content", "losing")}
         work.shown |= previous.shown()
@@ -324,7 +324,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key=key,
             build=partial(build_ranking, kind),
-            description=METHODS[kind].ranking.said,
+            description=METHODS[kind].ranking.description,
             group=GROUP,
             deps=("candidates",),
             partitioned=False,

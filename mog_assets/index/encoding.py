@@ -68,7 +68,7 @@ def encode_buckets(
             flush()
     work.recomputed["texts encoded"] = encoder.encoded - before
     if wanted:
-        work.info["device"] = encoder.model.said
+        work.info["device"] = encoder.model.description
 
 
 def bucket_texts(documents: Path, layout: Layout, level: int) -> list[str]:

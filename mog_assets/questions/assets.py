@@ -30,7 +30,7 @@ from mog_assets.registry import QUESTION_SOURCES
 from mog_assets.resources.errors import MogError
 
 GROUP = "questions"
-_SHARED = "training question that asks for what a test question asks for: training data is never scored"
+_SAME_EVIDENCE = "training question that asks for what a test question asks for: training data is never scored"
 _ALREADY = "generated test question that asks for what a training question of people asks for"
 _COPY = "generated question that is nearly the same as a test question"
 _REPORT = pa.schema(
@@ -55,8 +55,8 @@ def build_questions(work: Work) -> None:
     left_out = _keep_apart(readings, sets)
     problems, reports = [], []
     for name, reading in readings.items():
-        asked = reading.questions
-        work.write(f"{name}.parquet", [[repr(q) for q in asked]], partial(write_questions, asked))
+        questions = reading.questions
+        work.write(f"{name}.parquet", [[repr(q) for q in questions]], partial(write_questions, questions))
         problems += [{"question set": name, **problem} for problem in reading.problems]
         reports += [{"question set": name, **row} for row in reading.reports]
         _count(work, name, reading, left_out[name])
@@ -84,8 +84,8 @@ def _keep_apart(readings: dict[str, QuestionReading], sets: dict[str, QuestionSe
 
     Of people's own questions the test questions stay, and of those and generated ones people's own.
     """
-    made = [name for name in readings if _is_generated(sets[name])]
-    given = [name for name in readings if name not in made]
+    generated = [name for name in readings if _is_generated(sets[name])]
+    given = [name for name in readings if name not in generated]
 
     def used(names: Sequence[str], use: str) -> list[Question]:
         every = ((name, q) for name in names for q in readings[name].questions)
@@ -93,30 +93,30 @@ def _keep_apart(readings: dict[str, QuestionReading], sets: dict[str, QuestionSe
 
     def leave_out(name: str, use: str, others: Sequence[Question], reason: str) -> int:
         reading, splits = readings[name], getattr(sets[name], use)
-        shared = {q.id for q in sharing_evidence([q for q in reading.questions if q.split in splits], others)}
-        reading.questions = [q for q in reading.questions if q.id not in shared]
-        reading.problems += [{"place": name, "id": identity, "reason": reason} for identity in sorted(shared)]
-        return len(shared)
+        overlapping = {q.id for q in sharing_evidence([q for q in reading.questions if q.split in splits], others)}
+        reading.questions = [q for q in reading.questions if q.id not in overlapping]
+        reading.problems += [{"place": name, "id": identity, "reason": reason} for identity in sorted(overlapping)]
+        return len(overlapping)
 
     tested = used(given, "test")
-    count = {name: leave_out(name, "train", tested, _SHARED) for name in given}
+    count = {name: leave_out(name, "train", tested, _SAME_EVIDENCE) for name in given}
     trained_on = used(given, "train")
-    for name in made:
+    for name in generated:
         leave_out(name, "test", trained_on, _ALREADY)
-    tested += used(made, "test")
-    return count | {name: leave_out(name, "train", tested, _SHARED) for name in made}
+    tested += used(generated, "test")
+    return count | {name: leave_out(name, "train", tested, _SAME_EVIDENCE) for name in generated}
 
 
 def _is_generated(question_set: QuestionSetSettings) -> bool:
     return bool(QUESTION_SOURCES[question_set.source].origin == "generated")
 
 
-def _count(work: Work, name: str, reading: QuestionReading, shared: int) -> None:
+def _count(work: Work, name: str, reading: QuestionReading, overlapping: int) -> None:
     """Counts and tables of a question set."""
     work.counts |= {
         f"{name}: questions": len(reading.questions),
         f"{name}: skipped": len(reading.problems),
-        f"{name}: with evidence of test questions": shared,
+        f"{name}: with evidence of test questions": overlapping,
         f"{name}: evidence in other corpora": reading.elsewhere,
     }
     work.counts |= {f"{name}: {split}": n for split, n in split_counts(reading.questions).items()}
@@ -166,17 +166,19 @@ def _read_question_set(work: Work, name: str) -> QuestionReading:
     def known() -> Documents:
         return {corpus: _known_documents(work, corpus) for corpus in question_set.corpora}
 
-    asked = ReadSet(work, name, question_set, known, partial(_texts, work, question_set.corpora), _parts(question_set))
-    reading: QuestionReading = QUESTION_SOURCES[question_set.source].read(asked)
+    request = ReadSet(
+        work, name, question_set, known, partial(_texts, work, question_set.corpora), _parts(question_set)
+    )
+    reading: QuestionReading = QUESTION_SOURCES[question_set.source].read(request)
     if question_set.kinds is not None and reading.questions:
-        kept = [q for q in reading.questions if q.kind in question_set.kinds]
-        if not kept:
+        selected = [q for q in reading.questions if q.kind in question_set.kinds]
+        if not selected:
             known_kinds = ", ".join(sorted({q.kind for q in reading.questions}))
             raise MogError(
                 f"question_sets.{name}.kinds: expected kinds of its questions ({known_kinds}), "
                 f"got {', '.join(question_set.kinds)}"
             )
-        reading.questions = kept
+        reading.questions = selected
     return reading
 
 
@@ -193,10 +195,10 @@ def _drop_copies(readings: dict[str, QuestionReading], sets: dict[str, QuestionS
         copies = QUESTION_SOURCES[sets[name].source].copies
         if name in given or not tested or copies is None:
             continue
-        same = copies([q.question for q in reading.questions], tested)
-        dropped = [q.id for q, copy in zip(reading.questions, same, strict=True) if copy]
+        are_copies = copies([q.question for q in reading.questions], tested)
+        dropped = [q.id for q, copy in zip(reading.questions, are_copies, strict=True) if copy]
         reading.problems += [{"place": name, "id": identity, "reason": _COPY} for identity in dropped]
-        reading.questions = [q for q, copy in zip(reading.questions, same, strict=True) if not copy]
+        reading.questions = [q for q, copy in zip(reading.questions, are_copies, strict=True) if not copy]
 
 
 def _known_documents(work: Work, corpus: str) -> dict[str, KnownDocument]:

@@ -50,7 +50,7 @@ _COMPARED = 1 << 21
 # rarest words of the quote are searched, and so many of them for similar text.
 _FEW, _WORDS, _SIMILAR = 16, 32, 5
 # Pieces of a quote whose places in a document show where similar text begins, and places of each; candidates.
-_PIECES, _HITS, _CANDIDATES = 64, 64, 8
+_PIECES, _MATCHES, _CANDIDATES = 64, 64, 8
 # Characters at an end of a quote by which the end of a place is chosen, and by which it may lie elsewhere.
 _EDGE, _ROOM = 64, 24
 # Similarity below the best at which text says nearly the same; and at which context may still choose it.
@@ -63,7 +63,7 @@ _MOST_MARKS = 100
 # sign; what begins a variation or joins graphemes; letters that serve as apostrophes or primes.
 _IGNORED = ("Z", "Cc", "Cf", "P", "Sk")
 _ALSO_IGNORED = {0x2212, 0x034F, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0), *range(0x2B9, 0x2BE)}
-_ALIKE = {**dict.fromkeys(map(ord, '‘’‚‛“”„‟«»‹›`´"'), "'"), **dict.fromkeys(map(ord, "‐‑‒–—―−"), "-")}
+_EQUIVALENT = {**dict.fromkeys(map(ord, '‘’‚‛“”„‟«»‹›`´"'), "'"), **dict.fromkeys(map(ord, "‐‑‒–—―−"), "-")}
 _OMISSION = re.compile(r"\.{3,}|…")
 _ELLIPSIS = re.compile(r"\[ ?(?:\.{3,}|…) ?\]|\( ?(?:\.{3,}|…) ?\)|\.{3,}|…|\. \. \.")
 _BROKEN = re.compile("[-\u00ad]\\s*\n\\s*|[\u00ad\u200c\u200d\u2060\ufeff]")
@@ -403,12 +403,12 @@ def _with_marks(query: _Query, text: str, start: int, end: int) -> tuple[int, in
     """Return a place with the punctuation around it, as far as the quote has the same at its ends."""
     for mark in query.marks[0][::-1]:
         at = len(text[max(0, start - _ROOM) : start].rstrip()) + max(0, start - _ROOM)
-        if at < 1 or text[at - 1].translate(_ALIKE) != mark.translate(_ALIKE):
+        if at < 1 or text[at - 1].translate(_EQUIVALENT) != mark.translate(_EQUIVALENT):
             break
         start = at - 1
     for mark in query.marks[1]:
         at = end + _ROOM - len(text[end : end + _ROOM].ljust(_ROOM, "x").lstrip())
-        if text[at : at + 1].translate(_ALIKE) != mark.translate(_ALIKE):
+        if text[at : at + 1].translate(_EQUIVALENT) != mark.translate(_EQUIVALENT):
             break
         end = at + 1
     return start, end
@@ -427,24 +427,24 @@ def _choose_by_context(query: _Query, places: list[Location], documents: _Docume
     return [place for place, score in zip(places, scores, strict=True) if score == max(scores)]
 
 
-def _find_parts(whole: _Query, documents: _Documents, changed: bool) -> list[Location]:
+def _find_parts(query: _Query, documents: _Documents, changed: bool) -> list[Location]:
     """Return the parts of a text with an ellipsis, `changed` or not; nothing if it has none, or if a part is not found.
 
     Raises _Problem if there are more than MOST_PARTS, or if they stand in order in more than MOST_PLACES documents.
     """
-    pieces = _ELLIPSIS.split(whole.text, MOST_PARTS)
+    pieces = _ELLIPSIS.split(query.text, MOST_PARTS)
     if len(pieces) > MOST_PARTS:
         if not changed:
             return []  # It may be a table of contents, and similar as a whole.
         raise _Problem(
             f"quote: expected at most {MOST_PARTS} parts with an ellipsis between them, got more: "
-            f"{_show(whole.text)}: give them as quotes of their own"
+            f"{_show(query.text)}: give them as quotes of their own"
         )
-    parts = [part for piece in pieces if (part := _make_query(piece.strip(), whole.scope)).folded]
+    parts = [part for piece in pieces if (part := _make_query(piece.strip(), query.scope)).folded]
     if len(parts) < 2:
         return []
-    parts[0], parts[-1] = replace(parts[0], prefix=whole.prefix), replace(parts[-1], suffix=whole.suffix)
-    scope, places = whole.scope, dict[int, dict[int, list[Location]]]()
+    parts[0], parts[-1] = replace(parts[0], prefix=query.prefix), replace(parts[-1], suffix=query.suffix)
+    scope, places = query.scope, dict[int, dict[int, list[Location]]]()
     # The longest first: short ones are then looked for in few documents.
     for i in sorted(range(len(parts)), key=lambda i: -len(parts[i].folded)):
         part, places[i] = replace(parts[i], scope=scope), {}
@@ -453,7 +453,7 @@ def _find_parts(whole: _Query, documents: _Documents, changed: bool) -> list[Loc
         scope = np.array(sorted(places[i]), int)
     chains = [_find_shortest_chain([places[i][number] for i in range(len(parts))]) for number in scope.tolist()]
     if sum(map(bool, chains)) > MOST_PLACES:
-        raise _Problem(_describe_excess(whole))
+        raise _Problem(_describe_excess(query))
     return [place for chain in chains for place in chain]
 
 
@@ -480,7 +480,7 @@ def _find_similar(query: _Query, documents: _Documents) -> tuple[list[Location],
     """
     if not LONG <= len(query.folded) <= LONGEST:
         return [], []
-    candidates, shared = documents.candidates(query.text, query.scope)
+    candidates, shares = documents.candidates(query.text, query.scope)
     compared = candidates if len(query.scope) <= _FEW else candidates[:_SIMILAR]
     ranked, least = list[tuple[_Match, int]](), 0.0
     for number in compared:
@@ -494,8 +494,8 @@ def _find_similar(query: _Query, documents: _Documents) -> tuple[list[Location],
         return [], nearest
     best = ranked[0][0].score
     near = {number for match, number in ranked if match.score >= best - _NEAR}
-    omitted = shared[len(compared)] if len(compared) < len(candidates) else -1.0
-    if omitted >= shared[candidates.index(ranked[0][1])] or len(near) == len(compared) < len(candidates):
+    omitted = shares[len(compared)] if len(compared) < len(candidates) else -1.0
+    if omitted >= shares[candidates.index(ranked[0][1])] or len(near) == len(compared) < len(candidates):
         raise _Problem(_describe_excess(query, ", a little changed"))
     least = max(THRESHOLD, best - (_CLOSE if query.prefix or query.suffix else 1e-9))
     taken: list[tuple[_Match, int]] = []
@@ -514,12 +514,12 @@ def _compare(quote: str, number: int, documents: _Documents, least: float) -> li
     pairs = [
         (at, anchor)
         for anchor in anchors.tolist()
-        for at, _ in zip(_find_all(text, quote[anchor : anchor + size]), range(_HITS), strict=False)
+        for at, _ in zip(_find_all(text, quote[anchor : anchor + size]), range(_MATCHES), strict=False)
     ]
     if not pairs:
         return []
-    hits, anchors = np.array(sorted(pairs, key=lambda pair: pair[0] - pair[1])).T
-    begins, width = hits - anchors, max(16, len(quote) // 8)
+    positions, anchors = np.array(sorted(pairs, key=lambda pair: pair[0] - pair[1])).T
+    begins, width = positions - anchors, max(16, len(quote) // 8)
     # What was left out or put in moves the rest of the quote.
     votes = np.searchsorted(begins, begins + width, "right") - np.arange(len(begins))
     matches, taken = list[_Match](), list[int]()
@@ -532,15 +532,17 @@ def _compare(quote: str, number: int, documents: _Documents, least: float) -> li
             # A title above repeats words of the first sentence.
             its = its[np.abs(begins[its] - begins[its[len(its) // 2]]) <= _ROOM]
             its = its[np.argsort(anchors[its], kind="stable")]
-            matches.append(_measure(quote, text, anchors[its], hits[its], documents.edges(number), least))
+            matches.append(_measure(quote, text, anchors[its], positions[its], documents.edges(number), least))
     return matches
 
 
-def _measure(quote: str, text: str, anchors: np.ndarray, hits: np.ndarray, edges: np.ndarray, least: float) -> _Match:
+def _measure(
+    quote: str, text: str, anchors: np.ndarray, positions: np.ndarray, edges: np.ndarray, least: float
+) -> _Match:
     """Choose the ends of a place at which pieces of a quote stand, and compare it with the quote.
 
-    The pieces start at `anchors` of the quote, ascending, and at `hits` of the text, both folded; words of the text
-    begin or end at `edges`. A similarity below `least` counts as none.
+    The pieces start at `anchors` of the quote, ascending, and at `positions` of the text, both folded; words of the
+    text begin or end at `edges`. A similarity below `least` counts as none.
     """
     # Only what is beyond a word near each end is compared.
     edge = min(_EDGE, len(quote) // 2)
@@ -556,7 +558,7 @@ def _measure(quote: str, text: str, anchors: np.ndarray, hits: np.ndarray, edges
 
         return max(edges[low:high].tolist(), key=similarity, default=target)
 
-    first, last = int(hits[head]), int(hits[tail])
+    first, last = int(positions[head]), int(positions[tail])
     low = choose(quote[: anchors[head]], first, first - int(anchors[head]), 0, first)
     rest = quote[anchors[tail] :]
     high = choose(rest, last, last + len(rest), max(low, last) + 1, len(text))

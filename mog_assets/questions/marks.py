@@ -28,10 +28,10 @@ def f1(answer: str, gold: Sequence[str]) -> float:
     """The best F1 (harmonic mean of precision and recall) of an answer's words over the gold answers."""
 
     def one(other: str) -> float:
-        said, wanted = normalised(answer).split(), normalised(other).split()
-        common = sum((Counter(said) & Counter(wanted)).values())
-        if not said or not wanted:
-            return float(said == wanted)
-        return 2 * common / (len(said) + len(wanted))
+        words, wanted = normalised(answer).split(), normalised(other).split()
+        common = sum((Counter(words) & Counter(wanted)).values())
+        if not words or not wanted:
+            return float(words == wanted)
+        return 2 * common / (len(words) + len(wanted))
 
     return max(map(one, gold), default=0.0)

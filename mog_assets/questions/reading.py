@@ -77,9 +77,9 @@ class DocumentNames:
         places: dict[str, list[tuple[str, str]]] = {}
         for corpus, documents in self.documents.items():
             for doc in documents:
-                whole = unicodedata.normalize("NFC", doc).casefold()
-                last = whole.rpartition("/")[2]
-                names = {whole, last, *(name.rpartition(".")[0] for name in (whole, last) if "." in name)}
+                name_of_file = unicodedata.normalize("NFC", doc).casefold()
+                last = name_of_file.rpartition("/")[2]
+                names = {name_of_file, last, *(name.rpartition(".")[0] for name in (name_of_file, last) if "." in name)}
                 for name in names - {""}:
                     places.setdefault(name, []).append((corpus, doc))
         return places

@@ -251,16 +251,16 @@ def _match(path: Path, names: Sequence[str], given: Mapping[str, str]) -> Column
     for field in sorted(FIELDS, key=lambda field: field not in given):
         plain = _plain(given.get(field, field))
         free = [name for name in names if field in given or name not in used.values()]
-        same = [name for name in free if name == given.get(field, field)] or [n for n in free if _plain(n) == plain]
+        matches = [name for name in free if name == given.get(field, field)] or [n for n in free if _plain(n) == plain]
         if field not in given:
-            same = same or [name for name in free if _plain(name) in _SYNONYMS.get(field, ())]
-        elif len(same) != 1:
+            matches = matches or [name for name in free if _plain(name) in _SYNONYMS.get(field, ())]
+        elif len(matches) != 1:
             raise MogError(
                 f"{path}: columns.{field}: expected a column of the file ({_listed(names)}), got "
                 f"{printable(given[field])[:60]!r}"
             )
-        if len(same) == 1:
-            used[field] = same[0]
+        if len(matches) == 1:
+            used[field] = matches[0]
     if "question" not in used:
         raise MogError(
             f"{path}: expected a column `question`, found {_listed(names)}: rename one, or name it under `columns`, as "

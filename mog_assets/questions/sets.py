@@ -82,11 +82,11 @@ class Question:
     @property
     def grades(self) -> dict[tuple[str, str], int]:
         """Grade of every judged document, by corpus and id; documents with evidence have at least 1."""
-        found = {(judged.corpus, judged.doc): judged.grade for judged in self.relevant}
+        best = {(judged.corpus, judged.doc): judged.grade for judged in self.relevant}
         for e in self.evidence:
             if e.start < e.end:
-                found[e.corpus, e.doc] = max(found.get((e.corpus, e.doc), 0), 1)
-        return found
+                best[e.corpus, e.doc] = max(best.get((e.corpus, e.doc), 0), 1)
+        return best
 
     @property
     def document(self) -> str:

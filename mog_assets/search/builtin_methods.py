@@ -128,7 +128,7 @@ METHODS.register(
             trainer=trainers.MIX,
             library="lightgbm",
             complexity=3,
-            said="Trees that order candidates by what the experts say and where they stand.",
+            description="Trees that order candidates by what the experts say and where they stand.",
         ),
         "trees over all retrievers and levels",
         ("#D55E00", "*"),
@@ -142,7 +142,7 @@ METHODS.register(
             opened=models.open_tuned,
             trainer=trainers.TUNED,
             complexity=1,
-            said="The weights of `fused`, fitted on few questions.",
+            description="The weights of `fused`, fitted on few questions.",
         ),
         "fused with fitted weights",
         ("#117733", "8"),
@@ -195,7 +195,7 @@ def _demand(settings: Settings) -> Demand:
     every = needs([parse(AUTO, settings)], settings)
     methods = [method for method in all_methods(settings) if method.kind != AUTO and not method.evaluation_only]
     models = tuple(models_of(settings).values()) if settings.trains else ()
-    together = tuple(key for key in every.shared if key not in models_of(settings).values())
+    together = tuple(key for key in every.common if key not in models_of(settings).values())
     fields = tuple(field.asset for field in FIELDS.values())
     return Demand(
         words=needs([by_words(settings)], settings),

@@ -56,8 +56,8 @@ class FurtherExpert:
     Attributes:
         make: Makes it for what questions are asked of.
         per_corpus: Assets of every corpus that it reads, besides chunks, BM25 and vectors.
-        shared: Given the settings: the assets of all corpora that it reads.
-        said: What `--explain` says of a passage that it raised; if empty, its place by this expert.
+        common: Given the settings: the assets of all corpora that it reads.
+        reason: What `--explain` says of a passage that it raised; if empty, its place by this expert.
         weight: How much it counts in `fused`, or in `reranked` if it reads, beside 1 for BM25 and 2 for vectors;
             `mention` and `pagerank` count there by their confidence.
         version: Raised when it gives other scores for the same.
@@ -69,8 +69,8 @@ class FurtherExpert:
 
     make: Callable[[Index], Relation]
     per_corpus: tuple[str, ...] = ()
-    shared: Callable[[Settings], tuple[str, ...]] = lambda settings: ()
-    said: str = ""
+    common: Callable[[Settings], tuple[str, ...]] = lambda settings: ()
+    reason: str = ""
     weight: float = 0.0
     version: str = "1"
     options: Callable[[Settings], Any] = lambda settings: None

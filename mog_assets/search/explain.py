@@ -89,8 +89,8 @@ def _said(group: str, candidates: Candidates, row: int, experts: Sequence[str]) 
     if group == "place":
         number, pieces = candidates.place[row, :2].tolist()
         return f"its place (piece {number + 1} of {pieces} of its document)"
-    if group in EXPERTS and EXPERTS[group].said:
-        return EXPERTS[group].said
+    if group in EXPERTS and EXPERTS[group].reason:
+        return EXPERTS[group].reason
     scores = candidates.scores[
         candidates.offsets[candidates.question[row]] : candidates.offsets[candidates.question[row] + 1]
     ]

@@ -35,7 +35,7 @@ class Ranking:
         opened: Loads the model, given it and what it must have been trained for.
         trainer: How the model is trained, see `trainers.Trainer`.
         library: What trains it, as a kind of Dagster's.
-        said: Description of the asset.
+        description: Description of the asset.
         complexity: Its place among the rankings that are trained wherever there are training questions, from 1, the one
             with the fewest parameters; 0 if it is trained only where a method names it.
         again: Whether questions are asked again together with their best pieces, see `multihop`.
@@ -47,7 +47,7 @@ class Ranking:
     opened: Callable[[Artefact, Opening], Any] | None = None
     trainer: Any = None
     library: str = "python"
-    said: str = ""
+    description: str = ""
     complexity: int = 0
     again: bool = False
     reads: bool = False
@@ -85,7 +85,7 @@ def _needs(ranking: Ranking, settings: Settings) -> Needs:
     experts = [EXPERTS[name] for name in settings.ranking.experts]
     per_corpus = [*searched(settings).per_corpus, *(key for expert in experts for key in expert.per_corpus)]
     shared = ["statistics", *([ranking.asset] if ranking.asset else [])]
-    shared += [key for expert in experts for key in expert.shared(settings)]
+    shared += [key for expert in experts for key in expert.common(settings)]
     return Needs(tuple(dict.fromkeys(per_corpus)), tuple(dict.fromkeys(shared)))
 
 

@@ -46,8 +46,8 @@ def ask(
     """Answer a question, given as it was asked and as one that stands alone; see `Project.ask`."""
     is_prompted = tools.settings.answering.reader == "openai"
     # Rules only put words before a question, which tell a reader nothing: it reads the question as it was asked.
-    asked, alone = question[1] if is_prompted else question[0], question[1]
-    request = roles.AnswerRequest.of(Question("question", asked, "open", "test", options=dict(options)))
+    spelled, alone = question[1] if is_prompted else question[0], question[1]
+    request = roles.AnswerRequest.of(Question("question", spelled, "open", "test", options=dict(options)))
 
     def tell(step: str, what: dict[str, Any]) -> None:
         if step == "passages":
@@ -57,7 +57,7 @@ def ask(
             what = {**what, "text": None, "failure": UNCERTAIN}
         on_event and on_event(step, what)
 
-    (row,) = answer(tools, retrieval, how, [request], tell if on_event else None, {asked: alone})
+    (row,) = answer(tools, retrieval, how, [request], tell if on_event else None, {spelled: alone})
     auto = weights = None
     if how.retrieval is not None:
         auto = retrieval.chosen[0].name if how.retrieval.kind == AUTO else None
@@ -118,7 +118,7 @@ def _likeliest(retrieval: Retrieval, read: Sequence[Passage], span: Mapping[str,
 def _details(row: AnswerRow, sight: Sight) -> dict[str, Any]:
     left_out = ("question", "answer", "failure", "method", "reader", "passages")
     details = {key: value for key, value in row.to_json().items() if key not in left_out}
-    if not sight.whole:
+    if not sight.is_complete:
         # Groups are called by the words of all documents.
         unknown = {name: value for name, value in ungrouped().items() if name != "fallback"}
         details["queries"] = [{**query, **unknown} for query in row.queries]

@@ -59,7 +59,7 @@ def has(now: Generation, method: Method) -> bool:
     methods = [now.retrieval.resolved(method)]
     wanted = needs(methods, corpora.settings)
     try:
-        for key in wanted.shared:
+        for key in wanted.common:
             corpora.read(key, None)
         for key in wanted.per_corpus:
             corpora.read(key, corpora.names[0])

@@ -65,7 +65,7 @@ class Connections:
 class Connection(H11Protocol):
     """A connection that is closed if the head of a request does not arrive in time, or nobody reads the answer."""
 
-    among: Connections
+    owner: Connections
     _late: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
 
@@ -73,8 +73,8 @@ class Connection(H11Protocol):
         """Take a place, from the one that has waited longest if there is no other."""
         super().connection_made(transport)
         self._follow()
-        if len(self.connections) > self.among.options.connections + SPARE:
-            next(iter(self.among.arriving)).drop("crowded")
+        if len(self.connections) > self.owner.options.connections + SPARE:
+            next(iter(self.owner.arriving)).drop("crowded")
 
     def data_received(self, data: bytes) -> None:
         """Take a part of a request; what comes after something that is not HTTP is not read."""
@@ -86,40 +86,40 @@ class Connection(H11Protocol):
         """Wait for the next request, as long as uvicorn keeps a connection alive."""
         super().on_response_complete()
         if self.conn.their_state is h11.IDLE:
-            self.among.arriving.setdefault(self)
+            self.owner.arriving.setdefault(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give the place back."""
         super().connection_lost(exc)
-        self.among.arriving.pop(self, None)
+        self.owner.arriving.pop(self, None)
         _cancel(self._late)
         _cancel(self._unread)
 
     def drop(self, reason: str) -> None:
         """Close the connection at once."""
-        self.among.arriving.pop(self, None)
-        self.among.note(reason)
+        self.owner.arriving.pop(self, None)
+        self.owner.note(reason)
         self.transport.abort()
 
     def _follow(self) -> None:
         """Note whether a request is still to come, and give its head a time; the guard gives one to its body."""
-        self.among.metrics.connections.set(len(self.connections))
+        self.owner.metrics.connections.set(len(self.connections))
         state = self.conn.their_state
         if state is not h11.IDLE:
             _cancel(self._late)
             self._late = None
         elif self._late is None:
-            self._late = self.loop.call_later(self.among.options.body_seconds, self.drop, "late")
+            self._late = self.loop.call_later(self.owner.options.body_seconds, self.drop, "late")
         # uvicorn forgets a connection that becomes a WebSocket.
         if state in (h11.IDLE, h11.SEND_BODY) and self in self.connections:
-            self.among.arriving.setdefault(self)
+            self.owner.arriving.setdefault(self)
         else:
-            self.among.arriving.pop(self, None)
+            self.owner.arriving.pop(self, None)
 
     def pause_writing(self) -> None:
         """Begin to wait for the caller to read."""
         super().pause_writing()
-        self._unread = self.loop.call_later(self.among.options.send_seconds, self.drop, "unread")
+        self._unread = self.loop.call_later(self.owner.options.send_seconds, self.drop, "unread")
 
     def resume_writing(self) -> None:
         """Stop waiting: the caller reads."""
@@ -130,7 +130,7 @@ class Connection(H11Protocol):
         """Answer what is not HTTP, and end the connection a little later: closed at once, the answer may be lost."""
         error = sys.exception()
         status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
-        self.among.metrics.rejected.labels("not http").inc()
+        self.owner.metrics.rejected.labels("not http").inc()
         log.info("none none %d not http", status)
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.abort()

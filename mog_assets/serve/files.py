@@ -28,10 +28,10 @@ _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 _SHOWN = {"application/pdf", "text/plain", "text/markdown", "image/png", "image/jpeg", "image/gif", "image/webp"}
 
 
-def add_page(made: FastAPI) -> None:
+def add_page(application: FastAPI) -> None:
     """Add the routes of the search page."""
     for path, name in _PAGE.items():
-        made.add_api_route(path, _page_file(name), include_in_schema=False)
+        application.add_api_route(path, _page_file(name), include_in_schema=False)
 
 
 def _page_file(name: str) -> Any:

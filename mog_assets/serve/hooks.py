@@ -68,7 +68,7 @@ class Authorizer(Protocol):
 
 def opened_authorizer(settings: Settings) -> Authorizer | None:
     """Open the one that the settings ask for."""
-    opened = {name: made for name, open in AUTHORIZERS.items() if (made := open(settings)) is not None}
+    opened = {name: authorizer for name, open in AUTHORIZERS.items() if (authorizer := open(settings)) is not None}
     if len(opened) > 1:
         raise ConfigError(f"expected one that says who may see what, got {' and '.join(opened)}: leave out the others")
     return next(iter(opened.values()), None)

@@ -28,7 +28,7 @@ from mog_assets.serve.guards import Guard
 from mog_assets.serve.limits import CHOICES, MOST_TURNS, NAME_CHARS, NAMES, ServerOptions
 from mog_assets.serve.observed import Metrics, Observed
 from mog_assets.serve.problems import Problem, problem_of
-from mog_assets.serve.queues import Slots, Stream, Together
+from mog_assets.serve.queues import BatchedSearches, Slots, Stream
 
 Name = Annotated[str, Field(max_length=NAME_CHARS)]
 Letter = Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,8}$")]
@@ -99,7 +99,7 @@ class Serving(Connections):
         # More searches at a time than processors would take turns; those that wait go together instead.
         searches = min(options.concurrency, max(os.cpu_count() or 1, 2))
         self.search = Slots("search", searches, options.waiting, options.timeout)
-        self.together = Together(self.search)
+        self.together = BatchedSearches(self.search)
         self.answers = Slots("answer", options.concurrency, options.waiting, options.ask_timeout)
         self.documents = Slots("document", options.concurrency, options.waiting, options.timeout)
         # What else `GET /v1/corpora` says, by key: routes add theirs.
@@ -146,7 +146,7 @@ def app(project: Any, options: ServerOptions | None = None) -> FastAPI:
         yield
         serving.close()
 
-    made = FastAPI(
+    application = FastAPI(
         title="mog-assets",
         version=metadata.version("mog-assets"),
         description="Passages and answers from a project's documents.",
@@ -163,28 +163,30 @@ def app(project: Any, options: ServerOptions | None = None) -> FastAPI:
         servers=[{"url": options.public_url}] if options.public_url else None,
         lifespan=lifespan,
     )
-    made.state.serving = serving
-    _add_errors(made)
-    _add_search(made, serving)
-    _add_documents(made, serving)
-    _add_operation(made, serving)
+    application.state.serving = serving
+    _add_errors(application)
+    _add_search(application, serving)
+    _add_documents(application, serving)
+    _add_operation(application, serving)
     for add in ROUTES.values():
-        add(made, serving)
-    files.add_page(made)
+        add(application, serving)
+    files.add_page(application)
     # The last one is the outermost.
-    made.add_middleware(Guard, options=options, authorizer=project.authorizer, long_texts=tuple(serving.long_texts))
+    application.add_middleware(
+        Guard, options=options, authorizer=project.authorizer, long_texts=tuple(serving.long_texts)
+    )
     if options.origins:
         methods = ["GET", "POST", "PUT", "DELETE"]
-        made.add_middleware(
+        application.add_middleware(
             CORSMiddleware, allow_origins=list(options.origins), allow_methods=methods, allow_headers=serving.headers
         )
-    made.add_middleware(
+    application.add_middleware(
         Observed, metrics=serving.metrics, draining=serving.stopping.is_set, questions=options.log_questions
     )
-    return made
+    return application
 
 
-def _add_errors(made: FastAPI) -> None:
+def _add_errors(application: FastAPI) -> None:
     async def failed(request: Request, error: Exception) -> Response:
         problem = problem_of(error)
         request.state.reason = problem.reason
@@ -203,17 +205,17 @@ def _add_errors(made: FastAPI) -> None:
         problem = Problem(error.status_code, detail.get(error.status_code, str(error.detail)), "", error.headers)
         return problem.response(path)
 
-    made.add_exception_handler(Problem, failed)
-    made.add_exception_handler(MogError, failed)
-    made.add_exception_handler(RequestValidationError, invalid)
-    made.add_exception_handler(HTTPException, other)
+    application.add_exception_handler(Problem, failed)
+    application.add_exception_handler(MogError, failed)
+    application.add_exception_handler(RequestValidationError, invalid)
+    application.add_exception_handler(HTTPException, other)
 
 
 # Sentences of an answer that are compared with the question.
 _SENTENCES = 60
 
 
-def _add_search(made: FastAPI, serving: Serving) -> None:
+def _add_search(application: FastAPI, serving: Serving) -> None:
     options = serving.options
 
     def checked(request: Request, body: Searched, choices: dict[str, str] | None = None) -> dict[str, Any]:
@@ -221,7 +223,7 @@ def _add_search(made: FastAPI, serving: Serving) -> None:
         request.state.question = body.question
         return {"corpora": body.corpora, "where": body.where}
 
-    @made.post("/v1/retrieve", tags=["search"], summary="The best passages for a question")
+    @application.post("/v1/retrieve", tags=["search"], summary="The best passages for a question")
     async def retrieve(request: Request, body: RetrieveBody) -> JSONResponse:
         arguments, project = checked(request, body), serving.project_for(request)
         options.check_amount("budget", None if body.budget is None else Budget.of(body.budget).amount)
@@ -240,12 +242,12 @@ def _add_search(made: FastAPI, serving: Serving) -> None:
             return content
 
         # Words in quotation marks decide which documents are asked; nobody waits for the sentences of others.
-        alike = [arguments, phrases(body.question), project.seen_as]
-        key: Any = object() if body.sentences else json.dumps(alike, sort_keys=True)
+        grouped_by = [arguments, phrases(body.question), project.seen_as]
+        key: Any = object() if body.sentences else json.dumps(grouped_by, sort_keys=True)
         search = partial(project.retrieve_many, **arguments)
         return JSONResponse(await serving.together.run(body.question, key, search, finished))
 
-    @made.post("/v1/ask", tags=["search"], summary="An answer with the passages that it is based on")
+    @application.post("/v1/ask", tags=["search"], summary="An answer with the passages that it is based on")
     async def ask(request: Request, body: AskBody) -> Response:
         arguments, project = checked(request, body, body.options), serving.project_for(request)
         earlier = options.conversation([(turn.question, turn.answer) for turn in body.earlier])
@@ -261,10 +263,10 @@ def _add_search(made: FastAPI, serving: Serving) -> None:
         return JSONResponse(answer)
 
 
-def _add_documents(made: FastAPI, serving: Serving) -> None:
+def _add_documents(application: FastAPI, serving: Serving) -> None:
     options = serving.options
 
-    @made.get("/v1/corpora", tags=["documents"], summary="What is searched, and how it can be asked")
+    @application.get("/v1/corpora", tags=["documents"], summary="What is searched, and how it can be asked")
     async def corpora(request: Request) -> JSONResponse:
         project = serving.project_for(request)
 
@@ -278,29 +280,29 @@ def _add_documents(made: FastAPI, serving: Serving) -> None:
 
         return JSONResponse(await serving.documents.run(work))
 
-    @made.get("/v1/documents/{corpus}/{id:path}", tags=["documents"], summary="A document as it is searched")
+    @application.get("/v1/documents/{corpus}/{id:path}", tags=["documents"], summary="A document as it is searched")
     async def document(request: Request, corpus: str, id: str) -> JSONResponse:
         requested = await serving.documents.run(serving.project_for(request).document, corpus, id)
         return JSONResponse(requested.to_json())
 
-    @made.get("/v1/source/{corpus}/{id:path}", tags=["documents"], summary="The file that a document comes from")
+    @application.get("/v1/source/{corpus}/{id:path}", tags=["documents"], summary="The file that a document comes from")
     async def source(request: Request, corpus: str, id: str) -> Response:
         return await serving.documents.run(files.source, serving.project_for(request), corpus, id)
 
 
-def _add_operation(made: FastAPI, serving: Serving) -> None:
+def _add_operation(application: FastAPI, serving: Serving) -> None:
     project = serving.project
 
-    @made.get("/healthz", tags=["operation"], summary="Whether the process answers")
+    @application.get("/healthz", tags=["operation"], summary="Whether the process answers")
     async def healthz() -> JSONResponse:
         return JSONResponse({"status": "ok"})
 
-    @made.get("/readyz", tags=["operation"], summary="Whether requests should be sent here")
+    @application.get("/readyz", tags=["operation"], summary="Whether requests should be sent here")
     async def readyz() -> JSONResponse:
         if serving.stopping.is_set():
             raise Problem(503, "The server is being stopped")
         return JSONResponse({"status": "ready", "version": project.version, "stale": bool(project.trouble)})
 
-    @made.get("/metrics", tags=["operation"], summary="Metrics in the format of Prometheus")
+    @application.get("/metrics", tags=["operation"], summary="Metrics in the format of Prometheus")
     async def metrics() -> Response:
         return Response(generate_latest(serving.metrics.registry), media_type=CONTENT_TYPE_LATEST)

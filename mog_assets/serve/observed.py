@@ -68,8 +68,8 @@ class Metrics:
             "mog_http_rejected", "Requests that were turned away, by reason", ["reason"], registry=metrics
         )
         self.connections = Gauge("mog_http_connections", "Open connections", registry=metrics)
-        said = "Connections that the server closed, by reason"
-        self.dropped = Counter("mog_http_connections_dropped", said, ["reason"], registry=metrics)
+        help_text = "Connections that the server closed, by reason"
+        self.dropped = Counter("mog_http_connections_dropped", help_text, ["reason"], registry=metrics)
 
 
 class Observed:

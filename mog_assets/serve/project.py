@@ -227,7 +227,7 @@ class Project(Retriever):
         if not spans:
             return []
         encoder = self._tools.encoder
-        (asked,) = encoder.questions.encode_uncached([question])
+        (question_vector,) = encoder.questions.encode_uncached([question])
         vectors = encoder.encode_uncached([passage.text[start:end] for start, end in spans])
-        similar = vectors.astype(np.float32) @ asked.astype(np.float32)
+        similar = vectors.astype(np.float32) @ question_vector.astype(np.float32)
         return [(start, end, float(value)) for (start, end), value in zip(spans, similar, strict=True)]

@@ -161,7 +161,7 @@ class _Waiting:
     future: Future[Any] = field(default_factory=Future)
 
 
-class Together:
+class BatchedSearches:
     """Searches in the threads and the queue of `slots`.
 
     Args:
@@ -194,8 +194,8 @@ class Together:
         with self._lock:
             pending = [each for each in self._waiting if not each.future.cancelled()]
             for each in pending:
-                alike = len(taken) < MOST and (not taken or each.key == taken[0].key)
-                if alike and each.future.set_running_or_notify_cancel():
+                fits = len(taken) < MOST and (not taken or each.key == taken[0].key)
+                if fits and each.future.set_running_or_notify_cancel():
                     taken.append(each)
             self._waiting = [each for each in pending if not (each.future.running() or each.future.done())]
         if taken:

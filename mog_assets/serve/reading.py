@@ -33,7 +33,7 @@ class Sight:
     hidden: frozenset[str] = frozenset()
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Tell whether nothing is kept from view."""
         return self.documents is None and self.known is None and not self.hidden
 
@@ -83,11 +83,11 @@ def passages(
     first = np.searchsorted(ranked.question, np.arange(questions + 1))
     for number, members in enumerate(texts(retrieval.corpora, ranked, questions, documents)):
         _, best = np.unique(ranked.rank[first[number] : first[number + 1]], return_index=True)
-        made = with_documents(retrieval, members, sight, documents)
+        passages_of = with_documents(retrieval, members, sight, documents)
         result.append(
             [
                 replace(p, score=float(ranked.score[row]), why="" if why is None else why[row])
-                for p, row in zip(made, (best + first[number]).tolist(), strict=True)
+                for p, row in zip(passages_of, (best + first[number]).tolist(), strict=True)
             ]
         )
     return result

@@ -10,7 +10,7 @@ from mog_assets.documents.formats.marks import Mark
 from mog_assets.registry import LIMITS
 
 
-class Result:
+class JsonResult:
     """A value that callers can have as JSON."""
 
     __slots__ = ()
@@ -21,7 +21,7 @@ class Result:
 
 
 def _json(value: Any) -> Any:
-    if isinstance(value, Result):
+    if isinstance(value, JsonResult):
         return value.to_json()
     if isinstance(value, Mark):
         return value._asdict()
@@ -29,7 +29,7 @@ def _json(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Span(Result):
+class Span(JsonResult):
     """A piece of a document's text.
 
     Attributes:
@@ -45,7 +45,7 @@ class Span(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Passage(Result):
+class Passage(JsonResult):
     """A passage, in the order of its rank.
 
     Attributes:
@@ -88,11 +88,11 @@ class Passage(Result):
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        return {**Result.to_json(self), "start": self.start, "end": self.end}
+        return {**JsonResult.to_json(self), "start": self.start, "end": self.end}
 
 
 @dataclass(frozen=True, slots=True)
-class Retrieved(Result):
+class Retrieved(JsonResult):
     """The passages for a question.
 
     Attributes:
@@ -121,14 +121,14 @@ class Retrieved(Result):
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        content = Result.to_json(self)
+        content = JsonResult.to_json(self)
         del content["details"]
         content |= {name: content.pop(name) for name in ("passages", "weights")}
         return content | {limit.group: self.details.get(limit.group) for limit in LIMITS.values()}
 
 
 @dataclass(frozen=True, slots=True)
-class Likeliest(Result):
+class Likeliest(JsonResult):
     """The sentence that most likely has the answer.
 
     Attributes:
@@ -148,7 +148,7 @@ class Likeliest(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Result):
+class Answer(JsonResult):
     """An answer with what it is based on.
 
     Attributes:
@@ -188,7 +188,7 @@ class Answer(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Document(Result):
+class Document(JsonResult):
     """A document as it is searched.
 
     Attributes:
@@ -210,7 +210,7 @@ class Document(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class CorpusInfo(Result):
+class CorpusInfo(JsonResult):
     """A corpus that is searched.
 
     Attributes:

@@ -39,7 +39,7 @@ class Retriever:
         self.opened = names
         self.authorizer = opened_authorizer(settings)
         self.principal: Principal | None = None
-        self._whole = True
+        self._sees_all = True
         self._budget = Budget.of(settings.budget)
         # What people ask is not stored with vectors and replies.
         self._tools = Tools(settings, keep=False)
@@ -64,7 +64,7 @@ class Retriever:
         if not isinstance(principal, Principal):
             principal = self.authorizer.principal(principal, groups)
         seen = copy.copy(self)
-        seen.principal, seen._whole = principal, False
+        seen.principal, seen._sees_all = principal, False
         return seen
 
     def __enter__(self) -> Self:
@@ -75,7 +75,7 @@ class Retriever:
 
     def close(self) -> None:
         """Stop looking for new artefacts."""
-        if not self._whole:
+        if not self._sees_all:
             return
         self._generations.close()
         for observer in self.observers.values():
@@ -110,8 +110,8 @@ class Retriever:
         """Return the corpora of which a document may be seen."""
         if sight.documents is None:
             return self.opened
-        having = np.bincount(now.retrieval.corpora.owners[sight.documents], minlength=len(self.opened))
-        return [name for name, documents in zip(self.opened, having, strict=True) if documents]
+        counts = np.bincount(now.retrieval.corpora.owners[sight.documents], minlength=len(self.opened))
+        return [name for name, documents in zip(self.opened, counts, strict=True) if documents]
 
     def retrieve(
         self,
@@ -179,7 +179,7 @@ class Retriever:
             details = groups.details(retrieval, how, k or self.settings.k) if how.limit else [{}] * len(questions)
             why = retrieval.reasons(how, ranked) if explain else None
             tracing.note(method=how.name, version=now.version, passages=len(ranked.rank))
-            filtered = corpora is not None or bool(where) or not sight.whole
+            filtered = corpora is not None or bool(where) or not sight.is_complete
             results = [
                 Retrieved(
                     question,
@@ -189,9 +189,9 @@ class Retriever:
                     "" if passages else available.nothing(how, weights[row], question, filtered),
                     now.version,
                     # Vectors are those of the question as it was typed. The words are those of all documents.
-                    retrieval.analysed[row].taken if sight.whole and how.retriever != "dense" else {},
+                    retrieval.analysed[row].taken if sight.is_complete and how.retriever != "dense" else {},
                     weights[row],
-                    details[row] if sight.whole else {},
+                    details[row] if sight.is_complete else {},
                 )
                 for row, (question, passages) in enumerate(
                     zip(questions, reading.passages(retrieval, ranked, len(questions), why, sight), strict=True)

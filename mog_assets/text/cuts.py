@@ -165,13 +165,13 @@ WINDOW = 24
 
 def opening(text: str, ends: np.ndarray) -> np.ndarray:
     """Which units of a text open a paragraph: the first, and those after a blank line; bool of shape (units,)."""
-    kept = np.ones(len(ends), bool)
+    opens = np.ones(len(ends), bool)
     start = 0
     for i, end in enumerate(ends[:-1].tolist()):
         unit = text[start:end]
-        kept[i + 1] = unit.count("\n", len(unit.rstrip())) > 1
+        opens[i + 1] = unit.count("\n", len(unit.rstrip())) > 1
         start = end
-    return kept
+    return opens
 
 
 def candidates(ends: np.ndarray, longest: int) -> tuple[np.ndarray, np.ndarray]:

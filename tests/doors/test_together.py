@@ -8,7 +8,7 @@ import pytest
 from mog_assets.resources.errors import MogError
 from mog_assets.serve import queues
 from mog_assets.serve.problems import Problem
-from mog_assets.serve.queues import Slots, Together
+from mog_assets.serve.queues import BatchedSearches, Slots
 
 
 class Searches:
@@ -16,7 +16,7 @@ class Searches:
 
     def __init__(self, seconds=20.0, waiting=32):
         self.slots = Slots("search", 1, waiting, seconds)
-        self.together, self.calls, self.go = Together(self.slots), [], threading.Event()
+        self.together, self.calls, self.go = BatchedSearches(self.slots), [], threading.Event()
 
     def _search(self, questions):
         self.go.wait(20)

@@ -9,7 +9,7 @@ import pytest
 from chat_server import ChatServer, Reply, completion, extra_input, faults, refusal, refused_parameter, says
 
 from mog_assets.answer.prompted import Prompted
-from mog_assets.answer.replies import CITED, MAX_CHARS, Unparsable, choice, only, shown, text_answer, whole
+from mog_assets.answer.replies import CITED, MAX_CHARS, Unparsable, choice, complete_text, only, shown, text_answer
 from mog_assets.answer.roles import AnswerRequest, Passage
 from mog_assets.papers.at_rag.judging import CLAIMS, JUDGE, Judgement, attribution, contribution
 from mog_assets.papers.at_rag.roles import CLASSIFY, GRADE_SUPPORT, GRADE_USEFULNESS, REWRITE, THINK
@@ -17,7 +17,7 @@ from mog_assets.papers.briefcontext.roles import EXTRACT, NOTHING, REDUCE, extra
 from mog_assets.plugins.generated_questions import asking
 from mog_assets.plugins.generated_questions.candidates import Dropped
 from mog_assets.plugins.generated_questions.windows import Extract
-from mog_assets.resources.chat import Form, LlmSettings, RequestFailed
+from mog_assets.resources.chat import AnswerForm, LlmSettings, RequestFailed
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.llm import OpenAIModel
 
@@ -351,7 +351,7 @@ def test_every_role_reads_what_a_reply_says_or_counts_a_failure(server, llm, rol
     ],
 )
 def test_a_thought_is_no_refusal_and_what_it_quotes_is_no_reply(thought):
-    assert whole(thought) == thought
+    assert complete_text(thought) == thought
 
 
 @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ def test_a_long_reply_is_read_in_a_moment_whatever_it_repeats(unit):
     text = (unit * MAX_CHARS)[:MAX_CHARS]
     started = time.perf_counter()
     for read in (
-        whole,
+        complete_text,
         text_answer,
         extraction,
         lambda text: choice(text, OPTIONS),
@@ -542,7 +542,7 @@ NO_GRAMMAR = [
 def test_a_server_that_cannot_read_the_form_is_asked_in_words_and_the_log_says_so(fresh, caplog, reply):
     fresh.strict, fresh.refuses["response_format"] = False, reply
     model = client()
-    assert model.complete([{"role": "user", "content": "Why?"}], Form("a", {"answer": {"type": "string"}})).text
+    assert model.complete([{"role": "user", "content": "Why?"}], AnswerForm("a", {"answer": {"type": "string"}})).text
     assert "rejects response_format" in caplog.text and [len(fresh.calls), model.tally.retries] == [2, 0]
 
 

@@ -54,8 +54,8 @@ def sentence_at(text: str, place: int) -> tuple[int, int]:
     ends = sentence_ends(text)
     row = int(np.searchsorted(ends, place, side="right"))
     start, end = int(ends[row - 1]) if row else 0, int(ends[row])
-    said = text[start:end]
-    return start + len(said) - len(said.lstrip()), end - len(said) + len(said.rstrip())
+    sentence = text[start:end]
+    return start + len(sentence) - len(sentence.lstrip()), end - len(sentence) + len(sentence.rstrip())
 
 
 def _share(terms: set[str], others: set[str]) -> float:
@@ -80,8 +80,8 @@ class Calibration:
     def probabilities(self, values: np.ndarray) -> np.ndarray:
         """Probabilities that spans are right, shape (n,), from their features, shape (n, features)."""
         weights = np.array([self.weights.get(name, 0.0) for name in FEATURES])
-        made: np.ndarray = 1 / (1 + np.exp(-np.clip(values @ weights + self.intercept, -50, 50)))
-        return made
+        calibrated: np.ndarray = 1 / (1 + np.exp(-np.clip(values @ weights + self.intercept, -50, 50)))
+        return calibrated
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""

@@ -39,7 +39,7 @@ def encoded(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> bytes
     return tensors.encode(arrays, {"reader": VERSION, **facts})
 
 
-class Reader:
+class TrainedReader:
     """A trained reader; its network is opened when it first reads.
 
     Args:
@@ -110,12 +110,12 @@ class Reader:
 
 
 @lru_cache(2)
-def opened(data: bytes, where: str, remedy: str = _REMEDY) -> Reader:
+def opened(data: bytes, where: str, remedy: str = _REMEDY) -> TrainedReader:
     """A reader; the same one for the same bytes, with what it remembers."""
-    return Reader(data, where, remedy)
+    return TrainedReader(data, where, remedy)
 
 
-def shipped() -> Reader:
+def shipped() -> TrainedReader:
     """The reader that comes with the package."""
     return opened(SHIPPED.read_bytes(), str(SHIPPED))
 

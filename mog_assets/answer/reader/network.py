@@ -59,11 +59,11 @@ def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 def shapes_of(config: Any) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of what is trained, for an encoder of a configuration."""
-    made: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for name, (out, into) in _adapted(config).items():
-        made |= {f"{name}.down": (RANK, into), f"{name}.up": (out, RANK), f"{name}.bias": (out,)}
+        shapes |= {f"{name}.down": (RANK, into), f"{name}.up": (out, RANK), f"{name}.bias": (out,)}
     size = config.hidden_size
-    return {**made, "kinds": (KINDS, size), "head.weight": (2, size), "head.bias": (2,)}
+    return {**shapes, "kinds": (KINDS, size), "head.weight": (2, size), "head.bias": (2,)}
 
 
 def merged(bert: Bert, trained: Mapping[str, Tensor]) -> Bert:
@@ -72,9 +72,9 @@ def merged(bert: Bert, trained: Mapping[str, Tensor]) -> Bert:
     for name in _adapted(bert.config):
         weights[f"{name}.weight"] = weights[f"{name}.weight"] + trained[f"{name}.up"] @ trained[f"{name}.down"]
         weights[f"{name}.bias"] = weights[f"{name}.bias"] + trained[f"{name}.bias"]
-    made = Bert.__new__(Bert)
-    made.config, made.weights = bert.config, weights
-    return made
+    model = Bert.__new__(Bert)
+    model.config, model.weights = bert.config, weights
+    return model
 
 
 def logits(bert: Bert, trained: Mapping[str, Tensor], ids: Tensor, kinds: Tensor, mask: Tensor) -> Tensor:

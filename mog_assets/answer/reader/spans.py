@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mog_assets.answer.reader import network
-from mog_assets.answer.reader.windows import Window, WordPieces, parts, room, sentences
+from mog_assets.answer.reader.windows import ReaderTokenizer, Window, parts, room, sentences
 
 # Tokens of the longest answer.
 LONGEST = 24
@@ -47,7 +47,7 @@ class SpanReader:
     """
 
     def __init__(self, folder: Path, arrays: dict[str, np.ndarray]) -> None:
-        self.words = WordPieces(folder)
+        self.words = ReaderTokenizer(folder)
         self._trained = network.tensors(arrays)
         self._bert = network.merged(network.load(folder), self._trained)
 
@@ -65,9 +65,9 @@ class SpanReader:
             inside = first >= window.body
             # A span begins and ends in the same text.
             begin, stop = int(window.spans[first, 0]), int(window.spans[last, 1])
-            said = passages[number][inside][begin:stop]
+            answer = passages[number][inside][begin:stop]
             place = (begin, stop) if inside else (-1, -1)
-            spans.append(ReaderSpan(said, number, *place, score))
+            spans.append(ReaderSpan(answer, number, *place, score))
         return sorted(spans, key=lambda span: -span.score)
 
     def _logits(self, windows: Sequence[Window]) -> list[np.ndarray]:
@@ -87,8 +87,8 @@ class SpanReader:
     def _logits_of(self, window: Window) -> np.ndarray:
         with torch.inference_mode():
             ids, kinds = (torch.from_numpy(array)[None] for array in (window.ids, window.kinds))
-            made: Tensor = network.logits(self._bert, self._trained, ids, kinds, torch.ones_like(ids))
-            return np.asarray(made[0].numpy(), np.float64)
+            logits: Tensor = network.logits(self._bert, self._trained, ids, kinds, torch.ones_like(ids))
+            return np.asarray(logits[0].numpy(), np.float64)
 
 
 def pointed(window: Window, logits: np.ndarray) -> tuple[int, int, float]:

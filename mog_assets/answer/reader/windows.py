@@ -19,7 +19,7 @@ _ROOM = 24
 
 
 @dataclass(frozen=True)
-class Tokens:
+class TextTokens:
     """Word pieces of a text.
 
     Attributes:
@@ -30,9 +30,9 @@ class Tokens:
     ids: np.ndarray
     spans: np.ndarray
 
-    def part(self, start: int, end: int) -> Tokens:
+    def part(self, start: int, end: int) -> TextTokens:
         """Some of them."""
-        return Tokens(self.ids[start:end], self.spans[start:end])
+        return TextTokens(self.ids[start:end], self.spans[start:end])
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Window:
     body: int
 
 
-class WordPieces:
+class ReaderTokenizer:
     """The encoder's tokenizer, with the place of every token.
 
     Args:
@@ -76,15 +76,15 @@ class WordPieces:
         ]
         self._says[sizes] = True
 
-    def __call__(self, texts: Sequence[str]) -> list[Tokens]:
+    def __call__(self, texts: Sequence[str]) -> list[TextTokens]:
         """Tokens of each text."""
         encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [
-            Tokens(np.array(one.ids, np.int64), np.array(one.offsets, np.int64).reshape(len(one.ids), 2))
+            TextTokens(np.array(one.ids, np.int64), np.array(one.offsets, np.int64).reshape(len(one.ids), 2))
             for one in encodings
         ]
 
-    def window(self, question: Tokens, title: Tokens, text: Tokens) -> Window:
+    def window(self, question: TextTokens, title: TextTokens, text: TextTokens) -> Window:
         """A window; the question and the title are cut to their limits, the text must fit."""
         question, title = question.part(0, QUESTION), title.part(0, TITLE)
         before = np.concatenate([[self.first], question.ids, [self.end]])
@@ -99,12 +99,12 @@ class WordPieces:
         return Window(ids.astype(np.int64), kinds, spans, body)
 
 
-def room(question: Tokens, title: Tokens, limit: int = WINDOW) -> int:
+def room(question: TextTokens, title: TextTokens, limit: int = WINDOW) -> int:
     """Tokens of text that fit into a window, at least `_ROOM`: the window is longer if it must be."""
     return max(limit - min(len(question.ids), QUESTION) - min(len(title.ids), TITLE) - 4, _ROOM)
 
 
-def sentences(text: str, tokens: Tokens) -> np.ndarray:
+def sentences(text: str, tokens: TextTokens) -> np.ndarray:
     """The first token of every sentence, and the number of tokens."""
     starts = np.concatenate([[0], units(text, _LONGEST)[:-1]])
     return np.append(np.unique(np.searchsorted(tokens.spans[:, 0], starts)), len(tokens.ids))
@@ -122,5 +122,5 @@ def parts(bounds: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
         place = int(np.searchsorted(bounds, stop, side="left"))
         last, following = int(bounds[place - 1]), int(bounds[min(place + (bounds[place] == stop), len(bounds) - 1)])
         # Nothing new would fit beside it if the next sentence is long.
-        again = start < last and stop - last < most // 3 and following <= last + most
-        start = last if again else stop
+        overlaps = start < last and stop - last < most // 3 and following <= last + most
+        start = last if overlaps else stop

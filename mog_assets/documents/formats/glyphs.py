@@ -14,7 +14,7 @@ PLACED = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u0e00-\u0eff\u100
 # The least gap that is a blank, in heights of a line.
 _BLANK = 0.155
 # The same after a vowel whose second half is a glyph of its own; and in points, of places that are the same.
-_AFTER, _SAME = 0.5, 0.02
+_AFTER, _TOLERANCE = 0.5, 0.02
 # What runs to the right within a line to the left, from its end: words with their numbers, or a number.
 _RIGHTWARD = re.compile(r"(?=[N. ]*L)[LN](?:[LN. ]*[LN])?|N(?:\.?N)*")
 _LEFTWARD = re.compile(r"R(?:[RN. ]*R)?")
@@ -48,7 +48,7 @@ def in_order(glyphs: list[Glyph], height: float, gap: float) -> tuple[list[str],
     text = "".join(glyph.text for glyph in glyphs)
     leftward = 2 * len(LEFTWARD.findall(text)) > sum(map(str.isalpha, text))
     gap += 0 if leftward else 1
-    placed = sorted(_whole(glyphs, bool(LEFTWARD.search(text))), key=_middle, reverse=leftward)
+    placed = sorted(_joined(glyphs, bool(LEFTWARD.search(text))), key=_middle, reverse=leftward)
     cells: list[list[Glyph]] = [[]]
     for number, glyph in enumerate(placed):
         if number:
@@ -66,37 +66,39 @@ def in_order(glyphs: list[Glyph], height: float, gap: float) -> tuple[list[str],
     return [" ".join("".join(glyph.text for glyph in cell).split()) for cell in read], leftward
 
 
-def _whole(glyphs: list[Glyph], leftward: bool) -> list[Glyph]:
+def _joined(glyphs: list[Glyph], leftward: bool) -> list[Glyph]:
     """Glyphs with what belongs to them: further letters of a ligature, which have its box, and combining marks."""
-    whole: list[Glyph] = []
+    joined: list[Glyph] = []
     marks: list[Glyph] = []
-    dropped, shared = Glyph("", math.inf, math.inf), 0.0
+    dropped, width_of_box = Glyph("", math.inf, math.inf), 0.0
     for glyph in sorted(glyphs, key=lambda glyph: -glyph.left) if leftward else glyphs:
-        last, mark = whole[-1] if whole else dropped, unicodedata.combining(glyph.text[0]) > 0
+        last, mark = joined[-1] if joined else dropped, unicodedata.combining(glyph.text[0]) > 0
         width = glyph.right - glyph.left
-        beside = min(abs(glyph.left - last.right), abs(glyph.right - last.left)) < _SAME
-        if not leftward and glyph.text in "".join(one.text for one in whole[-6:]):
+        beside = min(abs(glyph.left - last.right), abs(glyph.right - last.left)) < _TOLERANCE
+        if not leftward and glyph.text in "".join(one.text for one in joined[-6:]):
             # The text of several glyphs is given again with one that stands above an earlier one.
-            over = glyph.left < last.right - 0.3 * (last.right - last.left) or abs(glyph.left - dropped.right) < _SAME
+            over = (
+                glyph.left < last.right - 0.3 * (last.right - last.left) or abs(glyph.left - dropped.right) < _TOLERANCE
+            )
             if (over and glyph.share) or (mark and last.text.endswith(glyph.text)):
                 dropped = glyph
                 continue
         if glyph[1:] == last[1:] and not glyph.text.isspace():
-            whole[-1] = last._replace(text=last.text + glyph.text)
-        elif beside and glyph.share and last.share and abs(width - shared) < _SAME:
-            whole[-1] = Glyph(last.text + glyph.text, min(last.left, glyph.left), max(last.right, glyph.right), True)
+            joined[-1] = last._replace(text=last.text + glyph.text)
+        elif beside and glyph.share and last.share and abs(width - width_of_box) < _TOLERANCE:
+            joined[-1] = Glyph(last.text + glyph.text, min(last.left, glyph.left), max(last.right, glyph.right), True)
         elif mark and leftward:
             marks.append(glyph)
-        elif whole and unicodedata.category(glyph.text[0]) == "Mn":
-            whole[-1] = last._replace(text=last.text + glyph.text, right=max(last.right, glyph.right))
+        elif joined and unicodedata.category(glyph.text[0]) == "Mn":
+            joined[-1] = last._replace(text=last.text + glyph.text, right=max(last.right, glyph.right))
         else:
-            whole.append(glyph)
-            shared = width
-    letters = [_letters(glyph.text) if leftward and not glyph.share else glyph.text for glyph in whole]
-    bases = [at for at, glyph in enumerate(whole) if not glyph.text.isspace()]
+            joined.append(glyph)
+            width_of_box = width
+    letters = [_letters(glyph.text) if leftward and not glyph.share else glyph.text for glyph in joined]
+    bases = [at for at, glyph in enumerate(joined) if not glyph.text.isspace()]
     for glyph in marks if bases else ():
-        letters[min(bases, key=lambda at: abs(_middle(whole[at]) - _middle(glyph)))] += glyph.text
-    return [glyph._replace(text=text) for glyph, text in zip(whole, letters, strict=True)]
+        letters[min(bases, key=lambda at: abs(_middle(joined[at]) - _middle(glyph)))] += glyph.text
+    return [glyph._replace(text=text) for glyph, text in zip(joined, letters, strict=True)]
 
 
 def _middle(glyph: Glyph) -> float:

@@ -93,7 +93,7 @@ def _spread(soup: Any) -> None:
     """Give all rows of tables the cells that span them: short texts again, empty ones for long texts."""
     left = _MOST_COPIES
 
-    def again(cell: Any) -> Any:
+    def repeat(cell: Any) -> Any:
         nonlocal left
         left -= 1
         label = len(cell.get_text()) <= _LABEL and cell.find(["table", *_HEADINGS]) is None
@@ -111,7 +111,7 @@ def _spread(soup: Any) -> None:
             for cell in [*cells, None]:
                 while column in above and left > 0:
                     rows, label = above.pop(column)
-                    row.append(again(label)) if cell is None else cell.insert_before(again(label))
+                    row.append(repeat(label)) if cell is None else cell.insert_before(repeat(label))
                     below |= {column: (rows - 1, label)} if rows > 1 else {}
                     column += 1
                 if cell is None:
@@ -120,7 +120,7 @@ def _spread(soup: Any) -> None:
                 wide, high = _span(cell, "colspan") if len(cells) > 1 else 1, _span(cell, "rowspan")
                 below |= {column + more: (high - 1, cell) for more in range(wide) if high > 1}
                 for _ in range(wide - 1 if left > 0 else 0):
-                    cell.insert_after(again(cell) if cell.name == "th" else soup.new_tag("td"))
+                    cell.insert_after(repeat(cell) if cell.name == "th" else soup.new_tag("td"))
                 column += wide
             above = {**above, **below}
 

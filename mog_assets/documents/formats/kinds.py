@@ -18,7 +18,7 @@ from mog_assets.resources import extras
 
 
 @dataclass(frozen=True)
-class Reader:
+class FileReader:
     """How PDF, Word and PowerPoint files of a corpus are read.
 
     Attributes:
@@ -36,10 +36,10 @@ class Reader:
     secrets: bool = False
 
 
-READERS: Registry[Reader] = registry.READERS
+READERS: Registry[FileReader] = registry.READERS
 """Readers by name."""
 
-READERS.register("plain", Reader())
+READERS.register("plain", FileReader())
 
 
 def check_reader(reader: str) -> str:

@@ -82,11 +82,11 @@ class Package:
         """That of the file's properties; empty if it has none."""
         for name in self.related("", "core-properties").values():
             try:
-                found = self.tree(name).findtext("{http://purl.org/dc/elements/1.1/}title")
+                text = self.tree(name).findtext("{http://purl.org/dc/elements/1.1/}title")
             # The properties may be damaged in a file that is fine.
             except (etree.XMLSyntaxError, ValueError):
                 continue
-            return " ".join((found or "").split())
+            return " ".join((text or "").split())
         return ""
 
 
@@ -198,5 +198,5 @@ def read_pptx(parts: dict[str, bytes], fallback: str, limit: int) -> Parsed:
 
 def _placeholder(shape: Any) -> str:
     """What a shape is in the layout of its slide, such as `title`; empty if it is none of it."""
-    found = shape.find(f"{SLIDE}nvSpPr/{SLIDE}nvPr/{SLIDE}ph")
-    return "" if found is None else found.get("type", "")
+    placeholder = shape.find(f"{SLIDE}nvSpPr/{SLIDE}nvPr/{SLIDE}ph")
+    return "" if placeholder is None else placeholder.get("type", "")

@@ -79,7 +79,7 @@ _COLUMN = 36
 # Widths of lines that may stand alone, in heights.
 _SHORT = 12
 # Lines are of one height if the lower has so much of the other's.
-_SAME = 0.85
+_OVERLAP = 0.85
 # Scripts without blanks between words: Chinese and Japanese with their punctuation, Thai, Lao, Burmese and Khmer.
 _WIDE = r"\u2e80-\u30ff\u31f0-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff9f\U00020000-\U0003ffff"
 _UNSPACED = re.compile(
@@ -133,11 +133,11 @@ def read_pdf(
         edges.append(edge)
     form = pdf.get_formtype()
     if form == raw.FORMTYPE_XFA_FULL or (form == raw.FORMTYPE_XFA_FOREGROUND and _is_wait(pages)):
-        drawn = [Line(text, False, None) for read in PDF_FORMS.values() for text in read(pdf)]
-        if not drawn:
+        lines_of_forms = [Line(text, False, None) for read in PDF_FORMS.values() for text in read(pdf)]
+        if not lines_of_forms:
             expected = "XFA form: expected text on the pages"
             raise ValueError(f"{expected}, got one that only Adobe Reader draws: print it to PDF")
-        pages, edges = [drawn], edges[:1]
+        pages, edges = [lines_of_forms], edges[:1]
     without = len(pages) - sum(map(bool, pages))
     if unreadable and unreadable == len(pages):
         raise ValueError("damaged: expected a readable .pdf file, got one without a readable page")
@@ -189,8 +189,8 @@ def _draft(
                 draft.start("heading", words, depth)
     if before and before[-1].hyphen:
         draft.add("-", join="")
-    whole = " ".join(" ".join(read).split())
-    draft.add("\n".join(text for text in running if text not in whole))
+    text_of_pages = " ".join(" ".join(read).split())
+    draft.add("\n".join(text for text in running if text not in text_of_pages))
     return draft
 
 
@@ -285,7 +285,7 @@ def _join(above: Line, line: Line, pitch: float, rights: dict[int, float]) -> st
     height, apart = max(heights), above.box.base - line.box.base
     if apart <= 0:
         return "\n"
-    if min(heights) < _SAME * height or apart > 1.25 * pitch or apart > 2.2 * height:
+    if min(heights) < _OVERLAP * height or apart > 1.25 * pitch or apart > 2.2 * height:
         return "\n\n"
     if above.row or line.row:
         return "\n"
@@ -319,7 +319,7 @@ def _across(before: list[Line], lines: list[Line]) -> str:
         return "\n\n"
     last, line, box = before[-1], lines[0], lines[0].box
     heights = before[-1].box.height, box.height
-    goes_on = min(heights) >= _SAME * max(heights) and not (last.row or line.row or ITEM.match(line.text))
+    goes_on = min(heights) >= _OVERLAP * max(heights) and not (last.row or line.row or ITEM.match(line.text))
     if last.hyphen:
         return _hyphen(last, line) if goes_on else "-\n\n"
     goes_on = goes_on and not _END.search(last.text)

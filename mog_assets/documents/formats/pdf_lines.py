@@ -153,7 +153,7 @@ class _Places:
         narrow, other = _NARROW.search(line), _BROAD.search(line)
         if not narrow or not other:
             return 0.0
-        widths = [right - left for left, right, _ in (self.loose(start + found.start()) for found in (narrow, other))]
+        widths = [right - left for left, right, _ in (self.loose(start + letter.start()) for letter in (narrow, other))]
         return widths[0] if abs(widths[0] - widths[1]) < 0.01 * widths[0] else -1.0
 
     def glyph(self, unit: int, text: str) -> Glyph | None:
@@ -208,9 +208,11 @@ def _lines(page: pdfium.PdfTextPage) -> list[Line]:
     lines, places, prose = [], _Places(page), set[float]()
     spaced, placed, mapped = _SPACED.search(text), PLACED.search(text), 2 * len(clean(text)) > len(text)
     for match in _LINE.finditer(text):
-        whole = match[0].rstrip()
-        line = (_LAST if match.end() == len(text) else _LEFT).sub("", whole) if whole[-1:] in _HYPHENS else whole
-        hyphen = line != whole or text[match.end() : match.end() + 1] == _HYPHEN
+        stripped = match[0].rstrip()
+        line = (
+            (_LAST if match.end() == len(text) else _LEFT).sub("", stripped) if stripped[-1:] in _HYPHENS else stripped
+        )
+        hyphen = line != stripped or text[match.end() : match.end() + 1] == _HYPHEN
         if line.strip():
             start = match.start()
             words = [(word[0], start + word.start(), start + word.end()) for word in _WORD.finditer(line)]
@@ -310,8 +312,8 @@ def _with_superscripts(lines: list[Line]) -> list[Line]:
             gap = line.box.left - rows[-1].box.right
             if abs(rows[-1].box.base - line.box.base) < _LEVEL * height and gap > -0.2 * height:
                 apart = gap > _CELL_GAP * height
-                whole = _beside([[rows[-1]], [line]], _CELL if apart else " " if gap > 0.1 * height else "")
-                rows[-1] = whole._replace(row=apart or rows[-1].row or line.row)
+                joined = _beside([[rows[-1]], [line]], _CELL if apart else " " if gap > 0.1 * height else "")
+                rows[-1] = joined._replace(row=apart or rows[-1].row or line.row)
                 continue
         rows.append(line)
     return rows

@@ -96,10 +96,10 @@ def _running(pages: list[list[_Row]], margins: list[tuple[float, float]], large:
                 alone[number] = abs(row[0][1].base - edge)
 
     def runs(form: str, on: dict[int, tuple[Line, Box]]) -> bool:
-        said = _PAGE.fullmatch(form) or _COUNT not in form
-        least: float = 2 if said and len(pages) <= _PAGES else _PAGES
+        is_certain = _PAGE.fullmatch(form) or _COUNT not in form
+        least: float = 2 if is_certain and len(pages) <= _PAGES else _PAGES
         if any(box.height > large for _, box in on.values()):
-            least = max(least, len(pages) / 2 if said else math.inf)
+            least = max(least, len(pages) / 2 if is_certain else math.inf)
         if len(on) < least:
             return False
         first, last = min(on), max(on)
@@ -115,12 +115,12 @@ def _running(pages: list[list[_Row]], margins: list[tuple[float, float]], large:
 def _taken(rows: list[_Row], number: int, running: set[str]) -> dict[int, str]:
     """The ids of the lines of a page that are headers, or footers, with their forms."""
     taken: dict[int, str] = {}
-    found: dict[int, str] = {}
+    matches: dict[int, str] = {}
     for at, (row, inner) in enumerate(zip(rows, rows[1:], strict=False)):
         forms = {id(line): next((form for form in _forms(line.text, number) if form in running), "") for line, _ in row}
         if not all(forms.values()):
             break
-        found |= forms
+        matches |= forms
         apart, pitch = (
             abs(one[0][1].base - other[0][1].base)
             for one, other in ((row, inner), (inner, (rows[at + 2 :] or [inner])[0]))
@@ -130,7 +130,7 @@ def _taken(rows: list[_Row], number: int, running: set[str]) -> dict[int, str]:
         upper, lower = sorted((row, inner), key=lambda one: -one[0][1].base)
         white = apart - max(box.height for _, box in upper) / 4 - max(box.height for _, box in lower) * 3 / 4
         if white >= _WHITE * row[0][1].height and (counts or apart >= _APART * pitch):
-            taken |= found
+            taken |= matches
     return taken
 
 

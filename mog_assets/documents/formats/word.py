@@ -25,7 +25,7 @@ def value(element: Any, name: str) -> str | None:
     return None if child is None else child.get(f"{WORD}val")
 
 
-def whole(text: str | None, otherwise: int) -> int:
+def integer(text: str | None, otherwise: int) -> int:
     """A whole number, or what stands for one that is missing or damaged."""
     return int(text) if text and text.isdecimal() else otherwise
 
@@ -42,7 +42,7 @@ class Numbering:
         links, named = dict[str, str | None](), dict[str | None, str]()
         for abstract in () if root is None else root.iter(f"{WORD}abstractNum"):
             key = abstract.get(f"{WORD}abstractNumId", "")
-            levels = ((whole(level.get(f"{WORD}ilvl"), 0), level) for level in abstract.iter(f"{WORD}lvl"))
+            levels = ((integer(level.get(f"{WORD}ilvl"), 0), level) for level in abstract.iter(f"{WORD}lvl"))
             self._levels[key] = dict(levels)
             links[key], named[value(abstract, "styleLink")] = value(abstract, "numStyleLink"), key
         for one in () if root is None else root.iter(f"{WORD}num"):
@@ -50,11 +50,11 @@ class Numbering:
             if link := links.get(key):
                 key = named.get(link, key)
             starts = {
-                whole(changed.get(f"{WORD}ilvl"), 0): whole(value(changed, "startOverride"), 1)
+                integer(changed.get(f"{WORD}ilvl"), 0): integer(value(changed, "startOverride"), 1)
                 for changed in one.iter(f"{WORD}lvlOverride")
                 if value(changed, "startOverride")
             }
-            first = {at: whole(value(level, "start"), 1) for at, level in self._levels.get(key, {}).items()}
+            first = {at: integer(value(level, "start"), 1) for at, level in self._levels.get(key, {}).items()}
             self._lists[one.get(f"{WORD}numId", "")] = key, starts, first | starts
 
     def label(self, number: str, level: int | None, style: str) -> str | None:
@@ -231,7 +231,7 @@ class _Styles:
 
 def _outline(properties: Any) -> int:
     """Depth of a heading by its level in the outline; 0 for none."""
-    level = whole(value(properties, "outlineLvl"), 9)
+    level = integer(value(properties, "outlineLvl"), 9)
     return min(level + 1, 6) if level < 9 else 0
 
 
@@ -239,4 +239,4 @@ def _numbered(properties: Any) -> tuple[str | None, int | None]:
     """The list and the level in it that properties of a paragraph or style name."""
     named = None if properties is None else properties.find(f"{WORD}numPr")
     level = value(named, "ilvl")
-    return value(named, "numId"), None if level is None else whole(level, 0)
+    return value(named, "numId"), None if level is None else integer(level, 0)

@@ -41,7 +41,7 @@ def at_rag(
     for number in range(1, rounds + 1):
         for progress in active:
             progress.rounds = number
-        search(active, means, k, limit, again=number > 1)
+        search(active, means, k, limit, rewritten=number > 1)
         last = number == rounds
         passed = means.each(lambda p: _round(p, means.roles, rewrite=not last), active)  # noqa: B023
         active = [p for p, done in zip(active, passed, strict=True) if not done]
@@ -129,7 +129,7 @@ def _routed(p: Progress, route: Route | None, row: AnswerRow | None, roles: Role
     )
 
 
-def _told(row: Mapping[str, Any], rounds: list[str]) -> list[str]:
+def _report(row: Mapping[str, Any], rounds: list[str]) -> list[str]:
     """See `answerers.Way.tell`: the route, the grades of each round, and whether an answer passed."""
     lines = [f"route: {row['route']}"] if row.get("route") else []
     for number, line in enumerate(rounds):
@@ -145,6 +145,6 @@ _DETAILS: dict[str, Any] = {"graded": None, "grades": [], "thoughts": []}
 
 _ROLES = (THINK, GRADE_USEFULNESS, GRADE_SUPPORT, REWRITE)
 
-WAYS.register("at-rag", Way(at_rag, roles=_ROLES, details=_DETAILS, tell=_told))
+WAYS.register("at-rag", Way(at_rag, roles=_ROLES, details=_DETAILS, tell=_report))
 # What the classifier chose.
-WAYS.register("adaptive", Way(adaptive, roles=(CLASSIFY,), details={**_DETAILS, "route": None}, tell=_told))
+WAYS.register("adaptive", Way(adaptive, roles=(CLASSIFY,), details={**_DETAILS, "route": None}, tell=_report))

@@ -71,10 +71,10 @@ def at_rag(lab: Lab) -> Findings:
         for way in loops:
             part, retrieval = answers[answers["method"] == way], ways[way].retrieval
             # A method without topics has no topic hit rate.
-            hits = topic_hits(part, gold if retrieval is not None and retrieval.limit else {})
-            rounds.append(_rounds_row(way, part, hits, lab.seed))
+            matches = topic_hits(part, gold if retrieval is not None and retrieval.limit else {})
+            rounds.append(_rounds_row(way, part, matches, lab.seed))
             grades += grade_rows(way, part)
-            claims += [*_topic_claim(name, way, hits, lab.seed), *_rewriting_claim(lab, name, way, part)]
+            claims += [*_topic_claim(name, way, matches, lab.seed), *_rewriting_claim(lab, name, way, part)]
         tables[f"{name}: rounds, grades and topics"] = rounds
         tables[f"{name}: grades by round"] = grades
         if table := judge_rows(answers[answers["method"].isin(compared)], lab.seed):
@@ -97,10 +97,10 @@ def judged_cells(cells: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     ]
     judged = pd.concat([frame["asked judge"] for frame in frames], axis=1).any(axis=1)
     marks = pd.concat([frame[MARK] for frame in frames], axis=1)
-    kept = marks.index[judged & marks.notna().all(axis=1)]
-    if kept.empty:
+    judged_by_all = marks.index[judged & marks.notna().all(axis=1)]
+    if judged_by_all.empty:
         return {}
-    return {way: frame.loc[kept].reset_index() for way, frame in zip(cells, frames, strict=True)}
+    return {way: frame.loc[judged_by_all].reset_index() for way, frame in zip(cells, frames, strict=True)}
 
 
 def _better_claim(
@@ -111,13 +111,13 @@ def _better_claim(
         return untestable(paper, claim, f"{name}: no answers of one-step or adaptive to compare {loop} with")
     table = score_rows(name, [cells[way] for way in (loop, *others)], [measure], loop, lab.seed)
     rivals = table[table["cell"] != loop]
-    said, scale = ("the judge's mark, 0 to 10,", 10) if measure == MARK else (measure, 1)
+    label, scale = ("the judge's mark, 0 to 10,", 10) if measure == MARK else (measure, 1)
     return of_model(
         lab,
         paper,
         claim,
         every(greater(turned(row), MARGIN * scale) for _, row in rivals.iterrows()),
-        f"{name}, {said} against {loop}: {differences(rivals)}",
+        f"{name}, {label} against {loop}: {differences(rivals)}",
     )
 
 
@@ -169,7 +169,7 @@ def topic_hits(answers: pd.DataFrame, gold: Mapping[str, set[int]]) -> pd.DataFr
     return pd.DataFrame(rows, columns=["document", "first", "any", "chance"])
 
 
-def _rounds_row(way: str, part: pd.DataFrame, hits: pd.DataFrame, seed: int) -> dict[str, Any]:
+def _rounds_row(way: str, part: pd.DataFrame, matches: pd.DataFrame, seed: int) -> dict[str, Any]:
     queries = [query for text in part["queries"] for query in json.loads(text)]
     counts = Counter(int(number) for number in part["rounds"])
     return {
@@ -180,10 +180,10 @@ def _rounds_row(way: str, part: pd.DataFrame, hits: pd.DataFrame, seed: int) -> 
         **{f"ended in round {number}": counts[number] for number in range(1, max(counts) + 1)},
         "passed both graders": _mean(part["graded"].eq(True), part["document"], seed),
         "without an answer": int((part["failure"] != "").sum()),
-        "topic hit rate": _mean(hits["first"], hits["document"], seed),
-        "in any round": _mean(hits["any"], hits["document"], seed),
-        "by chance": f"{hits['chance'].mean():.3f}" if len(hits) else "",
-        "of": len(hits),
+        "topic hit rate": _mean(matches["first"], matches["document"], seed),
+        "in any round": _mean(matches["any"], matches["document"], seed),
+        "by chance": f"{matches['chance'].mean():.3f}" if len(matches) else "",
+        "of": len(matches),
         "searches": len(queries),
         "without a topic": sum(query["topic"] == OUTLIER for query in queries),
         "fallbacks": sum(bool(query["fallback"]) for query in queries),
@@ -246,10 +246,10 @@ def judge_rows(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _topic_claim(name: str, way: str, hits: pd.DataFrame, seed: int) -> list[Claim]:
-    if hits.empty:
+def _topic_claim(name: str, way: str, matches: pd.DataFrame, seed: int) -> list[Claim]:
+    if matches.empty:
         return []
-    differences = by_document((hits["first"] - hits["chance"]).to_numpy(), hits["document"].to_numpy(str))
+    differences = by_document((matches["first"] - matches["chance"]).to_numpy(), matches["document"].to_numpy(str))
     (p,), (least,) = permutation_p(differences, seed=seed), detectable(differences, ALPHA)
     seen = bool(p < ALPHA and differences.mean[0] > 0)
     return [
@@ -257,8 +257,9 @@ def _topic_claim(name: str, way: str, hits: pd.DataFrame, seed: int) -> list[Cla
             "AT-RAG, section 3.2.2",
             "The topic that the model assigns to a question is the topic of the passages that answer it.",
             "seen" if seen else "not seen",
-            f"{name}, {way}: {_mean(hits['first'], hits['document'], seed)} of "
-            f"{on_documents(len(hits), len(differences.sizes))}, by chance {hits['chance'].mean():.3f}; {p_said(p)}"
+            f"{name}, {way}: {_mean(matches['first'], matches['document'], seed)} of "
+            f"{on_documents(len(matches), len(differences.sizes))}, by chance {matches['chance'].mean():.3f}; "
+            f"{p_said(p)}"
             + ("" if p < ALPHA or np.isnan(least) else f"; the smallest detectable difference is {least:.3f}"),
         )
     ]
@@ -266,12 +267,12 @@ def _topic_claim(name: str, way: str, hits: pd.DataFrame, seed: int) -> list[Cla
 
 def _rewriting_claim(lab: Lab, name: str, way: str, part: pd.DataFrame) -> list[Claim]:
     """Whether later rounds pass if the first did not: a claim about graders, which are part of the reader."""
-    again = part[part["rounds"] > 1]
-    if again.empty:
+    rewritten = part[part["rounds"] > 1]
+    if rewritten.empty:
         return []
-    passed, documents = again["graded"].eq(True).to_numpy(), again["document"].to_numpy(str)
+    passed, documents = rewritten["graded"].eq(True).to_numpy(), rewritten["document"].to_numpy(str)
     low, high = share_interval(passed, documents)
-    counts = on_documents(len(again), len(set(documents)))
+    counts = on_documents(len(rewritten), len(set(documents)))
     return [
         of_model(
             lab,

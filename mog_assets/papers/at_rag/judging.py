@@ -23,7 +23,7 @@ from mog_assets.answer.replies import VERSION, Unparsable, only, shown, worded
 from mog_assets.answer.roles import AnswerRequest, Passage, Reply, Role, Roles, Usage
 from mog_assets.answer.rows import AnswerRow, Judge
 from mog_assets.registry import JUDGES
-from mog_assets.resources.chat import Form, schema
+from mog_assets.resources.chat import AnswerForm, schema
 from mog_assets.text.languages import of_texts
 
 MARK = "judge"
@@ -57,8 +57,8 @@ def _by_rules(reader: Extractive, request: AnswerRequest, answer: str, reference
         text, expected = request.spelled(answer), request.spelled(reference)
         a, r, q = reader.vectors([text, expected, request.question])
         language = of_texts([expected])
-        shared = share(terms_in(expected, language), terms_in(text, language))
-        complete = 1.0 if text.strip().lower() == expected.strip().lower() else shared
+        overlap = share(terms_in(expected, language), terms_in(text, language))
+        complete = 1.0 if text.strip().lower() == expected.strip().lower() else overlap
         marks = (float(a @ r), complete, float(a @ q))
         return Judgement(*(round(10 * min(max(mark, 0.0), 1.0), 3) for mark in marks))
 
@@ -113,7 +113,7 @@ def verdicts(text: str, count: int) -> list[bool]:
 
 
 _VERDICT = {"number": {"type": "integer"}, "reason": {"type": "string"}, "verdict": {"type": "boolean"}}
-_VERDICTS = Form("verdicts", {"verdicts": {"type": "array", "items": schema(_VERDICT)}})
+_VERDICTS = AnswerForm("verdicts", {"verdicts": {"type": "array", "items": schema(_VERDICT)}})
 
 # Marks of an answer beside the reference answer.
 JUDGE: Role[Judgement] = Role(
@@ -126,7 +126,7 @@ JUDGE: Role[Judgement] = Role(
     },
     rules=_by_rules,
     parse=judgement,
-    form=Form("marks", {name: {"type": "number"} for name in _CRITERIA}),
+    form=AnswerForm("marks", {name: {"type": "number"} for name in _CRITERIA}),
 )
 # The claims of an answer, at least one.
 CLAIMS: Role[list[str]] = Role(
@@ -136,7 +136,7 @@ CLAIMS: Role[list[str]] = Role(
     pieces=lambda request, answer: {"answer": answer_piece(request, answer)},
     rules=_guessed,
     parse=claims,
-    form=Form("claims", {"claims": {"type": "array", "items": {"type": "string"}}}),
+    form=AnswerForm("claims", {"claims": {"type": "array", "items": {"type": "string"}}}),
 )
 _ATTRIBUTION: Role[list[bool]] = Role(
     name="attribution",

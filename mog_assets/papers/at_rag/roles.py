@@ -14,11 +14,11 @@ from mog_assets.answer import replies
 from mog_assets.answer.extractive import Extractive, Nothing, content_words, read_of, share, terms_in, texts_of
 from mog_assets.answer.neural import Neural, pairs_of
 from mog_assets.answer.prompted import QUERY, answer_piece, documents, numbered
-from mog_assets.answer.replies import Unparsable, only, shown, whole
+from mog_assets.answer.replies import Unparsable, complete_text, only, shown
 from mog_assets.answer.roles import AnswerRequest, Passage, Reply, Role
 from mog_assets.papers.briefcontext.roles import RELEVANT, sentence_of
 from mog_assets.questions.marks import f1
-from mog_assets.resources.chat import Form
+from mog_assets.resources.chat import AnswerForm
 from mog_assets.text.languages import of_texts
 from mog_assets.text.terms import terms_of
 
@@ -38,7 +38,7 @@ SUPPORTED = 0.6
 NEW_TERMS = 5
 # Probability from which passages support an answer, and share of its words that the span must have. On the collections
 # of benchmarks/withholding.py half of the answers above it are right, and 97 % of the contexts without one have none.
-PROBABLE, ALIKE = 0.3, 0.5
+PROBABLE, SIMILAR = 0.3, 0.5
 
 _CLAUSE = re.compile(r"(?<=\w )(?:who|whom|whose|which|that|where|when)\b", re.IGNORECASE)
 _OF_THE = re.compile(r"\b(?:of|by|in|from) (?:the|an?) \w+", re.IGNORECASE)
@@ -95,8 +95,8 @@ def _useful(reader: Extractive, request: AnswerRequest, answer: str) -> Reply[Us
     def grade() -> Usefulness:
         if request.kind == "yesno":
             return "useful" if answer in request.options else "not_useful"
-        question, said = reader.vectors([request.question, request.spelled(answer)])
-        return "useful" if float(question @ said) >= USEFUL else "not_useful"
+        question, answer_vector = reader.vectors([request.question, request.spelled(answer)])
+        return "useful" if float(question @ answer_vector) >= USEFUL else "not_useful"
 
     return reader.reply([*read_of(request), answer], grade)
 
@@ -132,8 +132,8 @@ def _supported_by_spans(
 
     def grade() -> Support:
         spans = reader.network.best(request.question, pairs_of(passages))
-        alike = [span for span in spans if f1(answer, [span.text]) >= ALIKE]
-        return "supported" if alike and alike[0].probability >= PROBABLE else "unsupported"
+        similar = [span for span in spans if f1(answer, [span.text]) >= SIMILAR]
+        return "supported" if similar and similar[0].probability >= PROBABLE else "unsupported"
 
     return reader.reply([*read_of(request), *texts_of(passages), answer], grade)
 
@@ -186,7 +186,7 @@ def _routed(reader: Extractive, request: AnswerRequest) -> Reply[Route]:
 
 def _verdict_in(vocabulary: Sequence[V]) -> dict[str, Any]:
     """Return the form of a verdict, and what reads it."""
-    form = Form("verdict", {"verdict": {"type": "string", "enum": list(vocabulary)}})
+    form = AnswerForm("verdict", {"verdict": {"type": "string", "enum": list(vocabulary)}})
     return {"form": form, "parse": partial(verdict, vocabulary=vocabulary)}
 
 
@@ -202,7 +202,7 @@ THINK: Role[str] = Role(
     },
     rules=_thought,
     spans=_thought_by_spans,
-    parse=whole,
+    parse=complete_text,
     step=("thought", "text", "Thought"),
 )
 # Whether an answer resolves the question.

@@ -84,7 +84,7 @@ def split(passages: Sequence[Passage], parts: int) -> list[Sequence[Passage]]:
     return [passages[a:b] for a, b in pairwise(cuts)]
 
 
-def _told(row: Mapping[str, Any], rounds: list[str]) -> list[str]:
+def _report(row: Mapping[str, Any], rounds: list[str]) -> list[str]:
     """See `answerers.Way.tell`: what the preflight found."""
     preflight = row["preflight"]
     way = "map-reduce" if preflight["map_reduce"] else "one prompt"
@@ -109,4 +109,6 @@ _QUALITY = AnswerTable(
     _quality,
 )
 
-WAYS.register("briefcontext", Way(briefcontext, roles=(EXTRACT, REDUCE), details=_DETAILS, tell=_told, table=_QUALITY))
+WAYS.register(
+    "briefcontext", Way(briefcontext, roles=(EXTRACT, REDUCE), details=_DETAILS, tell=_report, table=_QUALITY)
+)

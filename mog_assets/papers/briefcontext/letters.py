@@ -38,8 +38,8 @@ def choice(output: str | None) -> str | None:
     """The letter that MIRAGE parses from an output: A if it finds none; None for an empty output, which is wrong."""
     if not output:
         return None
-    said = output.split(_MARK)[-1].strip()
-    return next((match[1] for rule in _RULES if (match := rule.search(said))), "A")
+    ending = output.split(_MARK)[-1].strip()
+    return next((match[1] for rule in _RULES if (match := rule.search(ending))), "A")
 
 
 def _right(row: Mapping[str, Any], question: Question) -> float:

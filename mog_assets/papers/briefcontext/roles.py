@@ -11,7 +11,7 @@ import numpy as np
 from mog_assets.answer.extractive import Extractive, query_of, read_of, statements_of, texts_of
 from mog_assets.answer.neural import LEAST, Neural, pairs_of
 from mog_assets.answer.prompted import documents, numbered
-from mog_assets.answer.replies import Unparsable, whole
+from mog_assets.answer.replies import Unparsable, complete_text
 from mog_assets.answer.roles import AnswerRequest, Passage, Reply, Role
 from mog_assets.text.cuts import sentence_ends
 
@@ -28,9 +28,9 @@ def extraction(text: str) -> str:
     """Return the extracted text; empty if the output says that there is none.
 
     Raises:
-        Unparsable: see `whole`; or the output says that there is none, and something else.
+        Unparsable: see `complete_text`; or the output says that there is none, and something else.
     """
-    value = whole(text)
+    value = complete_text(text)
     lines = [line.strip("\"'`.* \n").casefold() for line in value.splitlines() if line.strip()]
     if NOTHING not in lines:
         return value

@@ -146,9 +146,9 @@ def flips(lab: Lab) -> Findings:
         scores.append(score_rows(name, list(cells.values()), measures, BASELINE, lab.seed))
         rows = flip_rows(marks, {q.id: q.kind for q in members}, lab.seed)
         tables[f"{name}: answers of {BASELINE} and of every other way"] = without(rows, "p value")
-        whole = [row for row in rows if row["kind"] == "all"]
-        plots[f"{name}: turned right and wrong"] = turned_right_and_wrong(whole, name)
-        claims.append(_flips_claim(lab, name, [row for row in whole if row["way"] in routed]))
+        of_all = [row for row in rows if row["kind"] == "all"]
+        plots[f"{name}: turned right and wrong"] = turned_right_and_wrong(of_all, name)
+        claims.append(_flips_claim(lab, name, [row for row in of_all if row["way"] in routed]))
     return Findings(joined(scores), tables, plots, claims)
 
 

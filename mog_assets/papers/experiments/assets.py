@@ -24,7 +24,7 @@ from mog_assets.config import QuestionSetSettings, Settings
 from mog_assets.evaluate.configuration import shown_configuration
 from mog_assets.index.corpora import Encode
 from mog_assets.papers.experiments.lab import STATISTICS, Experiment, Findings, Lab, NothingToMeasure
-from mog_assets.papers.experiments.results import ProjectResults, Told, verdicts
+from mog_assets.papers.experiments.results import ProjectResults, StoredFindings, verdicts
 from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS, RetrieverEncoderSettings
 from mog_assets.registry import EXPERIMENTS, VECTOR_STORES
 from mog_assets.resources.encoder import Encoder
@@ -53,7 +53,7 @@ def build_experiment(experiment: Experiment, work: Work) -> None:
         findings = experiment.run(_lab(experiment, work))
     except NothingToMeasure as reason:
         findings = Findings(tables={"questions": [{"asked": "none", "because": str(reason)}]})
-    result = Told.of(experiment.name, experiment.title, experiment.asks, _facts(work.tools), findings)
+    result = StoredFindings.of(experiment.name, experiment.title, experiment.asks, _facts(work.tools), findings)
     scores = findings.scores
     work.write("scores.parquet", [scores.to_json()], scores.to_parquet)
     text = json.dumps(result.to_json(), ensure_ascii=False, indent=1, default=_plain)
@@ -74,12 +74,12 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"expected JSON values, got {type(value).__name__}")
 
 
-def findings(store: Store, name: str) -> Told | None:
+def findings(store: Store, name: str) -> StoredFindings | None:
     """The latest results of an experiment; None if it has never run."""
     artefact = store.find(f"{PREFIX}{name}")
     if artefact is None:
         return None
-    return Told(**json.loads(artefact.path(FINDINGS).read_text(encoding="utf-8")))
+    return StoredFindings(**json.loads(artefact.path(FINDINGS).read_text(encoding="utf-8")))
 
 
 def project(name: str, settings: Settings) -> ProjectResults:
@@ -186,8 +186,8 @@ def _inputs(work: Work) -> list[str]:
     """Versions of all assets that the experiment reads."""
     versions_of = []
     for key in work.recipe.deps:
-        shared = work.tools.store.find(key)
-        stored = [shared] if shared else [work.input(key, corpus) for corpus in work.settings.corpora]
+        common = work.tools.store.find(key)
+        stored = [common] if common else [work.input(key, corpus) for corpus in work.settings.corpora]
         versions_of += [artefact.manifest.version for artefact in stored]
     return versions_of
 

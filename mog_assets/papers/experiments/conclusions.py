@@ -26,8 +26,8 @@ def over_sets(paper: str, claim: str, verdicts: Mapping[str, tuple[Verdict, str]
         return []
     verdict = every(verdict_of for verdict_of, _ in verdicts.values())
     mixed = len({verdict_of for verdict_of, _ in verdicts.values()}) > 1
-    said = [f"{name}{f' ({one})' if mixed else ''}: {figures}" for name, (one, figures) in verdicts.items()]
-    return [Claim(paper, claim, verdict, "; ".join(said))]
+    parts = [f"{name}{f' ({one})' if mixed else ''}: {figures}" for name, (one, figures) in verdicts.items()]
+    return [Claim(paper, claim, verdict, "; ".join(parts))]
 
 
 def every(verdicts: Iterable[Verdict]) -> Verdict:

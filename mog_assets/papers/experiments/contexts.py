@@ -105,7 +105,7 @@ def depends_on(lab: Lab, question_set: str, size: int) -> list[Any]:
 def candidates(lab: Lab) -> dict[str, list[Question]]:
     """Test questions with an answer and evidence, up to the configured number, by question set."""
     by_set = {name: [q for q in questions if q.answer] for name, questions in lab.tested().items()}
-    return {name: lab.asked(questions) for name, questions in by_set.items() if questions}
+    return {name: lab.sample(questions) for name, questions in by_set.items() if questions}
 
 
 def cases(lab: Lab, question_set: str, size: int) -> list[Case]:
@@ -137,12 +137,12 @@ def cases(lab: Lab, question_set: str, size: int) -> list[Case]:
     gold = [gold_chunks(corpora, question, level) for question in questions]
     of_gold = [{corpora.position[e.corpus, e.doc] for e in question.evidence} for question in questions]
     ranked = retrieval.rank(passages_method(lab.settings), size)
-    kept = np.array([d not in of_gold[q] for q, d in zip(ranked.question, ranked.document, strict=True)], bool)
-    ranked = ranked.at(kept)
+    usable = np.array([d not in of_gold[q] for q, d in zip(ranked.question, ranked.document, strict=True)], bool)
+    ranked = ranked.at(usable)
     ranked = ranked.at(places(ranked.question) < size - 1)
     keys = _chunks(corpora, [[max(chunks, key=lambda c: (chunks[c], -c))] for chunks in gold], level)
-    drawn = [
-        _drawn(corpora, level, documents, size - 1, generator(lab.seed, question.id))
+    samples = [
+        _random_chunks(corpora, level, documents, size - 1, generator(lab.seed, question.id))
         for question, documents in zip(questions, of_gold, strict=True)
     ]
     passages = zip(
@@ -150,16 +150,16 @@ def cases(lab: Lab, question_set: str, size: int) -> list[Case]:
         requests,
         texts(corpora, keys, len(questions)),
         texts(corpora, ranked, len(questions)),
-        texts(corpora, _chunks(corpora, drawn, level), len(questions)),
+        texts(corpora, _chunks(corpora, samples, level), len(questions)),
         strict=True,
     )
-    whole = [Case(q, a, key, others, unlike) for q, a, (key,), others, unlike in passages if len(others) == size - 1]
-    if not whole:
+    complete = [Case(q, a, key, others, unlike) for q, a, (key,), others, unlike in passages if len(others) == size - 1]
+    if not complete:
         raise NoContext(
             f"{question_set}: expected test questions with an answer, evidence, and {size - 1} retrieved passages of "
             "other documents, found none: lower experiments.top_k and experiments.documents"
         )
-    return whole
+    return complete
 
 
 def generator(seed: int, question: str) -> np.random.Generator:
@@ -174,19 +174,19 @@ def gold_chunks(corpora: Corpora, question: Question, level: int) -> dict[int, i
         document = corpora.position[evidence.corpus, evidence.doc]
         chunks = np.arange(*layout.level_offsets(level)[document : document + 2])
         _, start, end = layout.chunk_spans(chunks, level)
-        shared = np.minimum(end, evidence.end) - np.maximum(start, evidence.start)
-        for chunk, characters in zip(chunks[shared > 0].tolist(), shared[shared > 0].tolist(), strict=True):
+        overlap = np.minimum(end, evidence.end) - np.maximum(start, evidence.start)
+        for chunk, characters in zip(chunks[overlap > 0].tolist(), overlap[overlap > 0].tolist(), strict=True):
             chunk_of[chunk] = chunk_of.get(chunk, 0) + characters
     return chunk_of
 
 
-def _drawn(corpora: Corpora, level: int, gold: set[int], n: int, rng: np.random.Generator) -> list[int]:
+def _random_chunks(corpora: Corpora, level: int, gold: set[int], n: int, rng: np.random.Generator) -> list[int]:
     """Random chunks of a level from other than gold documents; fewer than n if there are not enough."""
     offsets = corpora.layout.level_offsets(level)
     of_gold = sum(int(offsets[document + 1] - offsets[document]) for document in gold)
-    drawn = rng.choice(corpora.layout.count(level), min(n + of_gold, corpora.layout.count(level)), replace=False)
-    documents, *_ = corpora.layout.chunk_spans(drawn, level)
-    return [c for c, d in zip(drawn.tolist(), documents.tolist(), strict=True) if d not in gold][:n]
+    sample = rng.choice(corpora.layout.count(level), min(n + of_gold, corpora.layout.count(level)), replace=False)
+    documents, *_ = corpora.layout.chunk_spans(sample, level)
+    return [c for c, d in zip(sample.tolist(), documents.tolist(), strict=True) if d not in gold][:n]
 
 
 def _chunks(corpora: Corpora, chunks: Sequence[Sequence[int]], level: int) -> Passages:
@@ -240,15 +240,15 @@ def answered(
     """
 
     def make() -> pd.DataFrame:
-        made, rows = make_contexts(), list[AnswerRow]()
-        with lab.progress(len(made), f"{question_set}, {name}: questions answered") as advance:
-            for first in range(0, len(made), _BATCH):
-                part = made[first : first + _BATCH]
+        contexts, rows = make_contexts(), list[AnswerRow]()
+        with lab.progress(len(contexts), f"{question_set}, {name}: questions answered") as advance:
+            for first in range(0, len(contexts), _BATCH):
+                part = contexts[first : first + _BATCH]
                 retrieve = given([passages for _, passages in part])
                 rows += way([case.request for case, _ in part], Means(lab.reader(), retrieve, lab.each))
                 advance(len(part))
         table = answer_table(question_set, name, rows)
-        return mark(table, {question_set: [case.question for case, _ in made]}).assign(answer=table["answer"])
+        return mark(table, {question_set: [case.question for case, _ in contexts]}).assign(answer=table["answer"])
 
     return about(lab.cached(f"{question_set} {name}", key, make), candidates(lab)[question_set])
 
@@ -278,12 +278,12 @@ def by_set(
                 why = str(none)
         else:
             why = "no test question has both an answer and evidence"
-        whole = tables[name][0]["question"].nunique() if name in tables else 0
+        complete = tables[name][0]["question"].nunique() if name in tables else 0
         used.append(
             {
                 "question set": name,
                 "questions with an answer and evidence": len(questions),
-                "of which a whole context could be made": whole,
+                "of which a whole context could be made": complete,
                 "why none": why,
             }
         )

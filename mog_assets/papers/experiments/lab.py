@@ -206,7 +206,7 @@ class Lab:
         """Whether answers depend on more than rules: whether a model, small or large, reads the passages."""
         return self.settings.answering.reader != "extractive"
 
-    def asked(self, questions: Sequence[Question]) -> list[Question]:
+    def sample(self, questions: Sequence[Question]) -> list[Question]:
         """The questions that experiments answer: all, or a fixed sample of the configured size."""
         most = EXPERIMENT_SETTINGS.of(self.settings).questions
         if most is None or most >= len(questions):
@@ -317,13 +317,13 @@ def _number(value: float) -> str:
     return "" if np.isnan(value) else f"{value:.3f}"
 
 
-def told(scores: pd.DataFrame, question_set: str, cell: str, measure: str) -> pd.Series:
+def score_row(scores: pd.DataFrame, question_set: str, cell: str, measure: str) -> pd.Series:
     """The row of a cell and measure."""
     keys = (scores["question_set"] == question_set) & (scores["cell"] == cell) & (scores["measure"] == measure)
     return scores[keys].iloc[0]
 
 
-def alike(row: Any, margin: float = MARGIN) -> Verdict:
+def equivalence(row: Any, margin: float = MARGIN) -> Verdict:
     """Whether a row is equivalent to its baseline, by the interval of their difference.
 
     `seen` if the interval is within the margin, `not seen` if it is outside, `undecided` if neither or if there are too

@@ -26,7 +26,7 @@ _LEGEND = " ".join(
 
 
 @dataclass(frozen=True)
-class Told:
+class StoredFindings:
     """The stored results of an experiment of one project; all fields are JSON values.
 
     Attributes:
@@ -46,7 +46,7 @@ class Told:
     claims: list[dict[str, str]]
 
     @classmethod
-    def of(cls, name: str, title: str, asks: str, facts: dict[str, str], findings: Findings) -> Told:
+    def of(cls, name: str, title: str, asks: str, facts: dict[str, str], findings: Findings) -> StoredFindings:
         """The stored form of an experiment's findings."""
         scores = findings.scores
         sets = list(dict.fromkeys(scores["question_set"])) if len(scores) else []
@@ -69,7 +69,7 @@ class ProjectResults:
     """
 
     name: str
-    results: Sequence[Told]
+    results: Sequence[StoredFindings]
 
 
 def markdown(projects: Sequence[ProjectResults], command: str) -> str:
@@ -108,23 +108,25 @@ def _claims(projects: Sequence[ProjectResults]) -> list[str]:
     rows: dict[tuple[str, str], dict[str, list[str]]] = {}
     claims_of = [(project.name, claim) for project in projects for result in project.results for claim in result.claims]
     for name, claim in claims_of:
-        said = rows.setdefault((claim["paper"], claim["claim"]), {}).setdefault(name, [])
-        said.append(f"{claim['verdict']}: {claim['because']}")
+        lines = rows.setdefault((claim["paper"], claim["claim"]), {}).setdefault(name, [])
+        lines.append(f"{claim['verdict']}: {claim['because']}")
     counts = Counter(claim["verdict"] for _, claim in claims_of)
-    said = [", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())) + ".", ""] if claims_of else []
+    lines = (
+        [", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())) + ".", ""] if claims_of else []
+    )
     names = [project.name for project in projects]
     texts = [
         {"paper": paper, "claim": claim, **{name: "; ".join(by_project.get(name, ())) for name in names}}
         for (paper, claim), by_project in rows.items()
     ]
-    return [*said, table(texts)]
+    return [*lines, table(texts)]
 
 
 def _sentence(claim: Mapping[str, str]) -> str:
-    said = {name: escaped(text) for name, text in claim.items()}
-    return f"{said['paper']}: {said['claim']} **{said['verdict'].capitalize()}**: {said['because']}"
+    fields = {name: escaped(text) for name, text in claim.items()}
+    return f"{fields['paper']}: {fields['claim']} **{fields['verdict'].capitalize()}**: {fields['because']}"
 
 
-def verdicts(results: Iterable[Told]) -> list[dict[str, str]]:
+def verdicts(results: Iterable[StoredFindings]) -> list[dict[str, str]]:
     """The claims of experiments as rows with their verdicts."""
     return [{"claim": c["claim"], "verdict": c["verdict"], "because": c["because"]} for t in results for c in t.claims]

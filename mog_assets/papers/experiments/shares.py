@@ -11,14 +11,16 @@ from scipy.special import betaincinv
 from mog_assets.evaluate.significance import by_document, standard_error
 
 
-def share_interval(hits: np.ndarray, documents: Sequence[Any] | np.ndarray, level: float = 0.95) -> tuple[float, float]:
+def share_interval(
+    outcomes: np.ndarray, documents: Sequence[Any] | np.ndarray, level: float = 0.95
+) -> tuple[float, float]:
     """Interval of a share that may be near 0 or 1, for which resamples may be all equal.
 
     Clopper and Pearson's exact interval for the effective number of independent questions: n divided by the design
     effect of documents; `Totals.effective` if all questions have the same result.
 
     Args:
-        hits: Results of n questions, bool or 0 and 1, shape (n,).
+        outcomes: Results of n questions, bool or 0 and 1, shape (n,).
         documents: The document of each question.
         level: Confidence level of the interval.
 
@@ -28,7 +30,7 @@ def share_interval(hits: np.ndarray, documents: Sequence[Any] | np.ndarray, leve
     References:
         Korn and Graubard 1998, Confidence Intervals for Proportions With Small Expected Number of Positive Counts.
     """
-    totals = by_document(np.asarray(hits, np.float64), documents)
+    totals = by_document(np.asarray(outcomes, np.float64), documents)
     if not totals.questions:
         return np.nan, np.nan
     share, error, n = float(totals.mean[0]), float(standard_error(totals)[0]), totals.questions

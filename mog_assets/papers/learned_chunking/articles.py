@@ -195,8 +195,8 @@ def sources(
         possible = candidates(ends, longest)[1]
         fits[fits] = possible[first[fits], (last - first)[fits]]
         if fits.any():
-            kept = [members[i][0] for i in np.flatnonzero(fits)]
-            sources_of.append(ArticleSource("/".join(key), title, text, kept, answers[fits]))
+            fitting = [members[i][0] for i in np.flatnonzero(fits)]
+            sources_of.append(ArticleSource("/".join(key), title, text, fitting, answers[fits]))
     return sources_of
 
 
@@ -205,11 +205,11 @@ def within(articles: Sequence[ArticleSource], longest: int, spans: int) -> list[
 
     A document that would exceed the limit is skipped; later ones may still fit.
     """
-    kept: list[ArticleSource] = []
+    chosen: list[ArticleSource] = []
     total = 0
     for source in sorted(articles, key=lambda one: hashlib.sha256(one.name.encode()).digest()):
         units_of = int(candidates(units(source.text, longest), longest)[1].sum())
-        if total + units_of <= spans or len(kept) < 2:
+        if total + units_of <= spans or len(chosen) < 2:
             total += units_of
-            kept.append(source)
-    return sorted(kept, key=lambda one: one.name)
+            chosen.append(source)
+    return sorted(chosen, key=lambda one: one.name)

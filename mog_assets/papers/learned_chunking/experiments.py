@@ -20,8 +20,8 @@ from mog_assets.papers.experiments.lab import (
     difference_text,
     greater,
     registered,
+    score_row,
     score_rows,
-    told,
 )
 from mog_assets.papers.learned_chunking.grounds import (
     EQUAL,
@@ -63,9 +63,9 @@ def chunkers(lab: Lab) -> Findings:
         training = CHUNKER.of(lab.settings).training
         cells["learned"] = learned_row(lab, name, ground, "learned", training, mean)
         tables.append(score_rows(name, list(cells.values()), MEASURES, best, lab.seed))
-        row = told(tables[-1], name, "learned", TOKENS)
+        row = score_row(tables[-1], name, "learned", TOKENS)
         claims[name] = _fewer(row, cells["learned"], cells[best], mean)
-        row = told(tables[-1], name, "learned", "ER")
+        row = score_row(tables[-1], name, "learned", "ER")
         recall[name] = (greater(row), f"ER of learned against {best} {difference_text(row)}")
         by_article += _by_article(name, ground, cells, lab.seed)
         others = {

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from mog_assets.papers.level_search.searchers import Hits
+from mog_assets.papers.level_search.searchers import Matches
 from mog_assets.resources.arrays import places
 from mog_assets.search.passages import Passages
 from mog_assets.text.chunks import Layout
 
 
-def level_passages(layout: Layout, hits: Hits, levels: np.ndarray) -> Passages:
+def level_passages(layout: Layout, matches: Matches, levels: np.ndarray) -> Passages:
     """One span each.
 
     Args:
         layout: Of all corpora.
-        hits: Chunks, by question, best first.
+        matches: Chunks, by question, best first.
         levels: Of the chunks, shape (hits,).
     """
-    document, start, end = (np.empty(len(hits.chunk), np.int64) for _ in range(3))
+    document, start, end = (np.empty(len(matches.chunk), np.int64) for _ in range(3))
     for level in np.unique(levels):
         rows = levels == level
-        document[rows], start[rows], end[rows] = layout.chunk_spans(hits.chunk[rows], int(level))
-    return Passages(hits.question, places(hits.question), document, start, end, levels, hits.score)
+        document[rows], start[rows], end[rows] = layout.chunk_spans(matches.chunk[rows], int(level))
+    return Passages(matches.question, places(matches.question), document, start, end, levels, matches.score)

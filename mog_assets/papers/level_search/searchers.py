@@ -14,7 +14,7 @@ from mog_assets.resources.arrays import greatest, places
 
 
 @dataclass(frozen=True)
-class Hits:
+class Matches:
     """Chunks of one level found for questions, ordered by question, best first; equal scores go to the earlier chunk.
 
     Attributes:
@@ -27,11 +27,11 @@ class Hits:
     chunk: np.ndarray
     score: np.ndarray
 
-    def at(self, rows: np.ndarray) -> Hits:
+    def at(self, rows: np.ndarray) -> Matches:
         """Some rows: a mask, or positions in order."""
-        return Hits(self.question[rows], self.chunk[rows], self.score[rows])
+        return Matches(self.question[rows], self.chunk[rows], self.score[rows])
 
-    def best_per_corpus(self, k: int, starts: np.ndarray) -> Hits:
+    def best_per_corpus(self, k: int, starts: np.ndarray) -> Matches:
         """The k best chunks of every corpus.
 
         Args:
@@ -46,11 +46,11 @@ class Hits:
 class Searcher(Protocol):
     """Finds chunks of a level."""
 
-    def search(self, level: int, k: int) -> Hits:
+    def search(self, level: int, k: int) -> Matches:
         """For every question, the k best chunks of each corpus."""
 
 
-def merge(chunks: Sequence[np.ndarray], scores: Sequence[np.ndarray], starts: np.ndarray) -> Hits:
+def merge(chunks: Sequence[np.ndarray], scores: Sequence[np.ndarray], starts: np.ndarray) -> Matches:
     """Hits over corpora, or shards of them, from those of each; their scores are compared unchanged.
 
     Args:
@@ -63,7 +63,7 @@ def merge(chunks: Sequence[np.ndarray], scores: Sequence[np.ndarray], starts: np
     order = np.lexsort((chunk, -score), axis=1)
     chunk, score = np.take_along_axis(chunk, order, 1), np.take_along_axis(score, order, 1)
     question, column = np.nonzero(chunk >= 0)
-    return Hits(question, chunk[question, column], score[question, column])
+    return Matches(question, chunk[question, column], score[question, column])
 
 
 def keep_best(chunks: np.ndarray, scores: np.ndarray, products: np.ndarray, first: int) -> None:
@@ -114,7 +114,7 @@ class Bm25Searcher:
         self._groups = groups
         self._chunk_groups = chunk_groups
 
-    def search(self, level: int, k: int) -> Hits:
+    def search(self, level: int, k: int) -> Matches:
         """See `Searcher.search`."""
         indexes, starts = self._open_indexes(level), self._starts(level)
         ends = np.cumsum([index.chunks for index in indexes])
@@ -124,8 +124,8 @@ class Bm25Searcher:
             pairs = zip(indexes, np.split(np.concatenate(list(self._chunk_groups(level))), ends[:-1]), strict=True)
             per_index = [index.search_within(self._queries, k, self._groups, groups) for index, groups in pairs]
         shards = ends - [index.chunks for index in indexes]
-        hits = merge([chunks for chunks, _ in per_index], [scores for _, scores in per_index], shards)
-        return hits if len(indexes) == len(starts) else hits.best_per_corpus(k, starts)
+        matches = merge([chunks for chunks, _ in per_index], [scores for _, scores in per_index], shards)
+        return matches if len(indexes) == len(starts) else matches.best_per_corpus(k, starts)
 
 
 class DenseSearcher:
@@ -147,7 +147,7 @@ class DenseSearcher:
         self._find = find
         self._starts = starts
 
-    def search(self, level: int, k: int) -> Hits:
+    def search(self, level: int, k: int) -> Matches:
         """See `Searcher.search`."""
         per_corpus = self._find(self._vectors, level, k)
         return merge([chunks for chunks, _ in per_corpus], [scores for _, scores in per_corpus], self._starts(level))
@@ -159,10 +159,10 @@ class HybridSearcher:
     def __init__(self, searchers: Sequence[Searcher]) -> None:
         self._searchers = searchers
 
-    def search(self, level: int, k: int) -> Hits:
+    def search(self, level: int, k: int) -> Matches:
         """See `Searcher.search`."""
         per_searcher = [searcher.search(level, k) for searcher in self._searchers]
-        return Hits(*reciprocal_rank_fusion([(hits.question, hits.chunk) for hits in per_searcher]))
+        return Matches(*reciprocal_rank_fusion([(matches.question, matches.chunk) for matches in per_searcher]))
 
 
 class Remembering:
@@ -170,9 +170,9 @@ class Remembering:
 
     def __init__(self, searcher: Searcher) -> None:
         self._searcher = searcher
-        self._known: dict[tuple[int, int], Hits] = {}
+        self._known: dict[tuple[int, int], Matches] = {}
 
-    def search(self, level: int, k: int) -> Hits:
+    def search(self, level: int, k: int) -> Matches:
         """See `Searcher.search`."""
         if (level, k) not in self._known:
             self._known[level, k] = self._searcher.search(level, k)

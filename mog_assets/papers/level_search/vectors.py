@@ -46,7 +46,7 @@ class LevelVectors:
             self._sizes = piece_sizes(layout)
         # A file ends where a document ends, so no chunk is of two files.
         self._offsets = self._begins if self._first is None else np.searchsorted(self._first, self._begins)
-        self._kept: dict[int, np.ndarray] = {}
+        self._blocks: dict[int, np.ndarray] = {}
 
     def __len__(self) -> int:
         return int(self._offsets[-1])
@@ -82,15 +82,15 @@ class LevelVectors:
     @property
     def blocks(self) -> Iterator[np.ndarray]:
         """The vectors in few arrays; those that are not in a file as they are stay in memory, up to a limit."""
-        size = sum(block.nbytes for block in self._kept.values())
+        size = sum(block.nbytes for block in self._blocks.values())
         for number, files in enumerate(self._joined):
-            block = self._kept.get(number)
+            block = self._blocks.get(number)
             if block is None:
                 parts = [self._part(file) for file in files]
                 block = np.concatenate(parts) if len(parts) > 1 else parts[0]
                 mapped = self._first is None and len(parts) == 1
                 if not mapped and size + block.nbytes <= _KEPT_BYTES:
-                    self._kept[number] = block
+                    self._blocks[number] = block
                     size += block.nbytes
             yield block
 

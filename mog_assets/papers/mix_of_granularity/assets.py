@@ -14,7 +14,7 @@ import pandas as pd
 from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
 from mog_assets.papers.mix_of_granularity import checks, labels, router
-from mog_assets.papers.mix_of_granularity.families import Family, families
+from mog_assets.papers.mix_of_granularity.families import RouterFamily, families
 from mog_assets.papers.mix_of_granularity.plots import loss_curve, weights_by_kind
 from mog_assets.papers.mix_of_granularity.ranker import Retrieval
 from mog_assets.papers.mix_of_granularity.settings import GRAPH, ROUTER, SOFT_LABELS
@@ -23,7 +23,7 @@ from mog_assets.resources.errors import MogError, TooFewQuestions
 
 GROUP = "mix_of_granularity"
 # Facts about a router that stay with it.
-_TOLD = ("router", "kept", "trained", "comparison")
+_COPIED_INFO = ("router", "kept", "trained", "comparison")
 
 
 def _used(settings: Settings, name: str) -> list[str]:
@@ -31,7 +31,7 @@ def _used(settings: Settings, name: str) -> list[str]:
     return [*question_set.train, *question_set.test]
 
 
-def build_soft_labels(family: Family, work: Work) -> None:
+def build_soft_labels(family: RouterFamily, work: Work) -> None:
     """Compare the best BM25 chunk of each granularity with the question's gold evidence."""
     settings, stored, tables = work.settings, work.input("questions"), []
     for name, question_set in settings.question_sets.items():
@@ -45,12 +45,12 @@ def build_soft_labels(family: Family, work: Work) -> None:
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(labels.COLUMNS))
     work.write("labels.parquet", [table.to_json()], table.to_parquet)
     if SOFT_LABELS.of(settings).method == "embedding":
-        work.info["device"] = work.tools.encoder.model.said
+        work.info["device"] = work.tools.encoder.model.description
     best = Counter(np.argmax(np.stack(table["label"]), axis=1).tolist()) if len(table) else Counter()
     work.show_table("best", [{"best": name, "questions": best[i]} for i, name in enumerate(family.names)])
 
 
-def _compared(family: Family, work: Work, name: str, questions: Sequence[Question]) -> np.ndarray:
+def _compared(family: RouterFamily, work: Work, name: str, questions: Sequence[Question]) -> np.ndarray:
     """Similarities of a question set, see `labels.similarities`."""
 
     def encode(texts: Sequence[str]) -> np.ndarray:
@@ -63,7 +63,7 @@ def _compared(family: Family, work: Work, name: str, questions: Sequence[Questio
     return labels.similarities(retrieval, questions, method, graph, encode)
 
 
-def build_router(family: Family, work: Work) -> None:
+def build_router(family: RouterFamily, work: Work) -> None:
     """Train the multi-layer perceptron from query vector to level weights.
 
     The previous router is kept if training fails or the new router is significantly worse on questions that neither
@@ -76,7 +76,7 @@ def build_router(family: Family, work: Work) -> None:
     table = pd.read_parquet(soft.path("labels.parquet"))
     table = table[table["train"].astype(bool)].reset_index(drop=True)
     previous, unusable = _previous(family, work)
-    if previous is not None and _stays(work, table):
+    if previous is not None and _keep_unchanged(work, table):
         return
     with work.progress(len(table), "questions encoded") as advance:
         vectors = work.tools.encoder.questions.encode(table["text"].tolist(), advance).astype(np.float32)
@@ -105,7 +105,7 @@ def build_router(family: Family, work: Work) -> None:
     _show(work, new, table, vectors)
 
 
-def _stays(work: Work, table: pd.DataFrame) -> bool:
+def _keep_unchanged(work: Work, table: pd.DataFrame) -> bool:
     """Keep the previous router if few of the labels it was trained on changed; whether it stays."""
     artefact = work.comparable
     if artefact is None or table.empty or artefact.manifest.info.get("retry"):
@@ -123,7 +123,7 @@ def _stays(work: Work, table: pd.DataFrame) -> bool:
         return False
     work.keep(artefact)
     work.counts |= artefact.manifest.counts
-    work.info |= {name: artefact.manifest.info[name] for name in _TOLD if name in artefact.manifest.info}
+    work.info |= {name: artefact.manifest.info[name] for name in _COPIED_INFO if name in artefact.manifest.info}
     work.shown |= artefact.shown()
     work.recomputed["epochs trained"] = 0
     limit = work.settings.drift.training
@@ -131,7 +131,7 @@ def _stays(work: Work, table: pd.DataFrame) -> bool:
     return True
 
 
-def _previous(family: Family, work: Work) -> tuple[router.PaperRouter | None, str | None]:
+def _previous(family: RouterFamily, work: Work) -> tuple[router.PaperRouter | None, str | None]:
     """The previous router if it can replace a new one; else why it cannot, or None if there is none."""
     artefact = work.draft.previous
     if artefact is None:
@@ -143,7 +143,7 @@ def _previous(family: Family, work: Work) -> tuple[router.PaperRouter | None, st
 
 
 def _train(
-    family: Family, work: Work, table: pd.DataFrame, vectors: np.ndarray, version: str
+    family: RouterFamily, work: Work, table: pd.DataFrame, vectors: np.ndarray, version: str
 ) -> tuple[router.Trained, router.PaperRouter]:
     """A new router, sealed with facts about its training data."""
     settings = work.settings
@@ -221,7 +221,7 @@ def _write(
         "best epoch": trained.best_epoch,
         "validation loss": round(min(row["validation_loss"] for row in trained.curve), 5),
     }
-    work.info |= {"device": work.tools.encoder.model.said}
+    work.info |= {"device": work.tools.encoder.model.description}
     work.info |= {"router": new.facts, "kept": None, "trained": datetime.now(UTC).isoformat(timespec="seconds")}
 
 

@@ -13,7 +13,7 @@ from mog_assets.evaluate.plots import stacked
 from mog_assets.evaluate.runs_assets import scored_questions
 from mog_assets.evaluate.significance import by_document
 from mog_assets.papers.mix_of_granularity import router
-from mog_assets.papers.mix_of_granularity.families import Family, families
+from mog_assets.papers.mix_of_granularity.families import RouterFamily, families
 from mog_assets.papers.mix_of_granularity.shifts import shift
 
 # The levels chosen for test questions differ from those in training if this share of questions would have to change
@@ -22,7 +22,7 @@ SHIFTED = 0.15
 ALPHA = 0.05
 
 
-def build_chosen(family: Family, work: Work) -> None:
+def build_chosen(family: RouterFamily, work: Work) -> None:
     """Compare the granularities chosen for test questions with those for training questions.
 
     A question set without training questions is compared with all training questions. Documents are permuted, not

@@ -11,7 +11,7 @@ from mog_assets.papers.mix_of_granularity.settings import GRAPH
 
 
 @dataclass(frozen=True)
-class Family:
+class RouterFamily:
     """Granularities that a router chooses between.
 
     Attributes:
@@ -30,9 +30,9 @@ class Family:
         return ROUTERS[self.kind]
 
 
-def families(settings: Settings) -> list[Family]:
+def families(settings: Settings) -> list[RouterFamily]:
     """Levels of chunks, and hops of the sentence graph."""
     return [
-        Family("mog-paper", "soft_labels", [f"level {level}" for level in settings.level_range]),
-        Family("mogg-paper", "hop_soft_labels", [f"{hop} hops" for hop in range(GRAPH.of(settings).hops + 1)]),
+        RouterFamily("mog-paper", "soft_labels", [f"level {level}" for level in settings.level_range]),
+        RouterFamily("mogg-paper", "hop_soft_labels", [f"{hop} hops" for hop in range(GRAPH.of(settings).hops + 1)]),
     ]

@@ -163,10 +163,10 @@ def best_chunks(searcher: Searcher, levels: Sequence[int], questions: int) -> tu
     """
     best, scores = np.full((questions, len(levels)), -1, np.int64), np.zeros((questions, len(levels)), np.float32)
     for column, level in enumerate(levels):
-        hits = searcher.search(level, 1)
-        first = places(hits.question) == 0
-        best[hits.question[first], column] = hits.chunk[first]
-        scores[hits.question[first], column] = hits.score[first]
+        matches = searcher.search(level, 1)
+        first = places(matches.question) == 0
+        best[matches.question[first], column] = matches.chunk[first]
+        scores[matches.question[first], column] = matches.score[first]
     return best, scores
 
 
@@ -266,11 +266,11 @@ def evidence_vectors(
     chunk = ranges(first, last)
     owner, start, end = (np.repeat(values, last - first) for values in (owner, start, end))
     common = np.minimum(layout.spans[chunk, 1], end) - np.maximum(layout.spans[chunk, 0], start)
-    kept = common > 0
+    overlapping = common > 0
     shares = sparse.csr_matrix(
-        (common[kept].astype(np.float32), (owner[kept], chunk[kept])), (len(questions), len(table))
+        (common[overlapping].astype(np.float32), (owner[overlapping], chunk[overlapping])), (len(questions), len(table))
     )
-    used = np.unique(chunk[kept])
+    used = np.unique(chunk[overlapping])
     result = shares[:, used] @ table.rows(used).astype(np.float32)
     return result / np.maximum(np.linalg.norm(result, axis=1, keepdims=True), 1e-12)
 
@@ -311,8 +311,8 @@ def _products(
             chunks, chunk_terms = _rows(part, chunk[here] - start)
             ids = np.array([number.get(t, -1) for t in chunk_terms], np.int64)
             # Weighted before terms in no label are dropped, because those lengthen the chunk's vector.
-            shared = weigh(chunks, chunk_terms)[:, ids >= 0]
-            product = labels[here][:, ids[ids >= 0]].multiply(shared).sum(axis=1)
+            weights = weigh(chunks, chunk_terms)[:, ids >= 0]
+            product = labels[here][:, ids[ids >= 0]].multiply(weights).sum(axis=1)
             result[here, column] = np.asarray(product).ravel()
     return result
 

@@ -58,14 +58,14 @@ def _hops_routed(retrieval: Retrieval, method: Method, groups: Groups | None) ->
     return hop_ranker(retrieval, groups).weighted(router_weights(retrieval, method.kind))
 
 
-def _with(*shared: str) -> Callable[[Method, Settings], Needs]:
+def _with(*common: str) -> Callable[[Method, Settings], Needs]:
     """What a retriever searches, and some assets of all corpora."""
-    return lambda method, settings: searched(method, settings) | Needs((), shared)
+    return lambda method, settings: searched(method, settings) | Needs((), common)
 
 
-def _of_graph(*shared: str) -> Callable[[Method, Settings], Needs]:
+def _of_graph(*common: str) -> Callable[[Method, Settings], Needs]:
     per_corpus = ("documents", "chunks/level_1", "tokens", "sentence_graph")
-    return lambda method, settings: Needs(per_corpus, ("hop_statistics", *shared))
+    return lambda method, settings: Needs(per_corpus, ("hop_statistics", *common))
 
 
 def _weights(retrieval: Retrieval, method: Method) -> list[dict[str, float] | None]:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mog_assets.papers.level_search.searchers import Hits
+from mog_assets.papers.level_search.searchers import Matches
 from mog_assets.resources.arrays import first_of_each, pairs, unpaired
 
 
@@ -27,7 +27,7 @@ class Granularities(Protocol):
     def starts(self, granularity: int) -> np.ndarray:
         """First chunk of each corpus, int64 of shape (corpora,)."""
 
-    def spread(self, hits: Hits, granularity: int) -> tuple[np.ndarray, np.ndarray]:
+    def spread(self, matches: Matches, granularity: int) -> tuple[np.ndarray, np.ndarray]:
         """The pieces in chunks of a granularity: the row of the hit and the piece, int64 each, in order of rows."""
 
     def containing(self, pieces: np.ndarray, granularity: int) -> np.ndarray:
@@ -51,25 +51,25 @@ class RankedChunks:
     chunks: np.ndarray
 
 
-def candidates(hits: Sequence[Hits], made_of: Granularities) -> RankedChunks:
+def candidates(matches: Sequence[Matches], made_of: Granularities) -> RankedChunks:
     """Spread the chunks retrieved at each granularity over the pieces they contain.
 
     Args:
-        hits: Per granularity, finest first: the k_r best chunks of each corpus.
+        matches: Per granularity, finest first: the k_r best chunks of each corpus.
         made_of: The chunks.
     """
     keys, rows = [], []
-    for granularity, hits_of in enumerate(hits, 1):
+    for granularity, hits_of in enumerate(matches, 1):
         row, piece = made_of.spread(hits_of, granularity)
         # Hits are best first, so the first of several chunks around a piece is the best.
         first = first_of_each(hits_of.question[row], piece)
         keys.append(pairs(hits_of.question[row[first]], piece[first]))
         rows.append(row[first])
     distinct, where = np.unique(np.concatenate(keys), return_inverse=True)
-    scores = np.zeros((len(distinct), len(hits)))
-    chunks = np.full((len(distinct), len(hits)), -1, np.int64)
+    scores = np.zeros((len(distinct), len(matches)))
+    chunks = np.full((len(distinct), len(matches)), -1, np.int64)
     for column, (hits_of, row, place) in enumerate(
-        zip(hits, rows, np.split(where, np.cumsum([len(row) for row in rows])[:-1]), strict=True)
+        zip(matches, rows, np.split(where, np.cumsum([len(row) for row in rows])[:-1]), strict=True)
     ):
         scores[place, column] = hits_of.score[row]
         chunks[place, column] = hits_of.chunk[row]
@@ -99,7 +99,7 @@ def ranked(chunks: RankedChunks, weights: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def emit(
     chunks: RankedChunks, order: np.ndarray, scores: np.ndarray, levels: np.ndarray, made_of: Granularities
-) -> tuple[Hits, np.ndarray]:
+) -> tuple[Matches, np.ndarray]:
     """For each candidate the chunk of its question's granularity that contains it; each chunk once.
 
     Args:
@@ -120,5 +120,5 @@ def emit(
     for granularity in np.unique(level):
         here = np.flatnonzero((level == granularity) & (chunk < 0))
         chunk[here] = made_of.containing(piece[here], int(granularity))
-    kept = first_of_each(question, chunk)
-    return Hits(question[kept], chunk[kept], scores[kept]), level[kept]
+    first = first_of_each(question, chunk)
+    return Matches(question[first], chunk[first], scores[first]), level[first]

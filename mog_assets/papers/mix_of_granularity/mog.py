@@ -116,7 +116,7 @@ def train(
         return -(share / share.sum(dim=1, keepdim=True) * chance).sum(1).mean()
 
     curve: list[dict[str, float]] = []
-    best, best_epoch, kept = np.inf, 0, _arrays(layers)
+    best, best_epoch, best_arrays = np.inf, 0, _arrays(layers)
     for epoch in range(1, EPOCHS + 1):
         total = 0.0
         for questions in fit[torch.randperm(len(fit), generator=generator)].split(BATCH):
@@ -130,11 +130,11 @@ def train(
             checked = sum(float(loss_of(part, False)) * len(part) for part in validation.split(BATCH)) / len(validation)
         curve.append({"epoch": epoch, "train_loss": total / len(fit), "validation_loss": checked})
         if checked < best - _LEAST:
-            best, best_epoch, kept = checked, epoch, _arrays(layers)
+            best, best_epoch, best_arrays = checked, epoch, _arrays(layers)
         advance(1)
         if epoch - best_epoch >= PATIENCE:
             break
-    return kept, curve
+    return best_arrays, curve
 
 
 def _initial(sizes: list[int], generator: Any) -> list[tuple[Any, Any]]:

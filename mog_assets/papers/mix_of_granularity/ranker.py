@@ -17,7 +17,7 @@ from mog_assets.config import RetrieverName
 from mog_assets.index.corpora import Corpora
 from mog_assets.papers.level_search.levels import level_passages
 from mog_assets.papers.level_search.search import limited, searcher
-from mog_assets.papers.level_search.searchers import Bm25Searcher, Hits, Remembering, Searcher
+from mog_assets.papers.level_search.searchers import Bm25Searcher, Matches, Remembering, Searcher
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.mixing import (
     Granularities,
@@ -63,24 +63,24 @@ class LevelChunks:
         """See `Granularities`."""
         return self.first(granularity)
 
-    def spread(self, hits: Hits, granularity: int) -> tuple[np.ndarray, np.ndarray]:
+    def spread(self, matches: Matches, granularity: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Granularities`."""
-        first, last = self.layout.covered(hits.chunk, granularity)
+        first, last = self.layout.covered(matches.chunk, granularity)
         return np.repeat(np.arange(len(first)), last - first), ranges(first, last)
 
     def containing(self, pieces: np.ndarray, granularity: int) -> np.ndarray:
         """See `Granularities`."""
         return self.layout.containing(pieces, granularity)
 
-    def passages(self, hits: Hits, granularities: np.ndarray) -> Passages:
+    def passages(self, matches: Matches, granularities: np.ndarray) -> Passages:
         """One span each: see `Chunks`."""
-        return level_passages(self.layout, hits, granularities)
+        return level_passages(self.layout, matches, granularities)
 
 
 class Chunks(Granularities, Protocol):
     """Chunks that can be converted to passages."""
 
-    def passages(self, hits: Hits, granularities: np.ndarray) -> Passages:
+    def passages(self, matches: Matches, granularities: np.ndarray) -> Passages:
         """Documents and spans of hits, given the granularity of each."""
 
 
@@ -100,11 +100,11 @@ class Ranker:
 
     @cached_property
     def _candidates(self) -> RankedChunks:
-        hits = [
+        matches = [
             self.searcher.search(granularity, DEPTH).best_per_corpus(self.k_r, self.chunks.starts(granularity))
             for granularity in range(1, self.chunks.count + 1)
         ]
-        return candidates(hits, self.chunks)
+        return candidates(matches, self.chunks)
 
     @cached_property
     def _equally(self) -> tuple[np.ndarray, np.ndarray]:
@@ -116,8 +116,8 @@ class Ranker:
 
     def of_one(self, granularity: int) -> Passages:
         """The best chunks of a granularity for every question."""
-        hits = self.searcher.search(granularity, DEPTH)
-        return self.chunks.passages(hits, np.full(len(hits.chunk), granularity))
+        matches = self.searcher.search(granularity, DEPTH)
+        return self.chunks.passages(matches, np.full(len(matches.chunk), granularity))
 
     def equally(self, granularity: int = 1) -> Passages:
         """The passages of every question with equal weights: chunks of a granularity."""
@@ -153,14 +153,14 @@ def hop_ranker(retrieval: Retrieval, groups: Groups | None = None) -> Ranker:
     if groups is None and retrieval.allowed is not None:
         limits = Groups(np.zeros(len(retrieval.queries), np.int64), lambda level: [])
     of_nodes = partial(_node_groups, retrieval, around, groups)
-    found = Bm25Searcher(
+    searcher = Bm25Searcher(
         retrieval.terms,
         lambda hop: around.bm25(hop, distinct),
         around.starts,
         None if limits is None else limits.questions,
         None if limits is None else lambda hop: of_nodes(),
     )
-    return Ranker(Remembering(found), around, retrieval.corpora.settings.k_r)
+    return Ranker(Remembering(searcher), around, retrieval.corpora.settings.k_r)
 
 
 def _node_groups(retrieval: Retrieval, around: Neighbourhoods, groups: Groups | None) -> list[np.ndarray]:

@@ -123,7 +123,7 @@ METHODS.register(
             opened=open_router,
             trainer=MOG,
             library="pytorch",
-            said="Perceptron from question vector to a weight for every expert, cross-validated.",
+            description="Perceptron from question vector to a weight for every expert, cross-validated.",
             complexity=2,
             reads=True,
         ),

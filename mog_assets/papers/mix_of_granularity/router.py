@@ -114,7 +114,7 @@ def train(
         return binary_cross_entropy_with_logits(hidden, targets[rows], reduction="none").sum(1).mean()
 
     curve: list[dict[str, float]] = []
-    best, best_epoch, kept = np.inf, 0, {}
+    best, best_epoch, best_arrays = np.inf, 0, {}
     for epoch in range(1, settings.epochs + 1):
         total = torch.zeros(())
         for rows in fit[torch.randperm(len(fit), generator=generator)].split(settings.batch_size):
@@ -128,12 +128,12 @@ def train(
         _require_finite(losses, epoch, settings)
         curve.append({"epoch": epoch, **losses})
         if losses["validation_loss"] < best:
-            best, best_epoch, kept = losses["validation_loss"], epoch, _arrays(layers)
+            best, best_epoch, best_arrays = losses["validation_loss"], epoch, _arrays(layers)
         if advance:
             advance(1)
         if epoch - best_epoch >= settings.patience:
             break
-    return Trained(kept, curve, best_epoch, held_out)
+    return Trained(best_arrays, curve, best_epoch, held_out)
 
 
 def predict(weights: Mapping[str, np.ndarray], vectors: np.ndarray) -> np.ndarray:

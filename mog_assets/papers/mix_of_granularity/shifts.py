@@ -23,10 +23,10 @@ def shift(before: Totals, now: Totals, samples: int = SIGNS, seed: int = 0) -> t
     if not before.questions or not now.questions:
         return 0.0, 1.0
     counts, first = np.concatenate([before.sums, now.sums]), len(before.sizes)
-    whole = counts.sum(axis=0)
+    total = counts.sum(axis=0)
 
     def distance(one: np.ndarray) -> np.ndarray:
-        other = whole - one
+        other = total - one
         shares = one / one.sum(axis=-1, keepdims=True) - other / other.sum(axis=-1, keepdims=True)
         return np.asarray(np.abs(shares).sum(axis=-1) / 2)
 

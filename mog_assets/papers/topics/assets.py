@@ -40,11 +40,13 @@ def build_model(work: Work) -> None:
     """Fit the topic model, or keep the previous one if it was fitted on most of the chunks."""
     level, corpora = fit_level(work.settings), list(work.settings.corpora)
     buckets: dict[str, list[Bucket]] = {corpus: _buckets(work, corpus, level) for corpus in corpora}
-    made = work.input(f"embeddings/level_{level}", corpora[0]).manifest.info
-    wanted = made_with(level, TOPICS.of(work.settings), work.settings.seed, made["encoder"], made["made by"])
+    info = work.input(f"embeddings/level_{level}", corpora[0]).manifest.info
+    wanted = made_with(level, TOPICS.of(work.settings), work.settings.seed, info["encoder"], info["made by"])
     previous, reason = _previous(work, wanted)
     if previous is not None:
-        share = share_unseen(previous, [vector_hashes(bucket.held.open()) for c in corpora for bucket in buckets[c]])
+        share = share_unseen(
+            previous, [vector_hashes(bucket.vector_bucket.open()) for c in corpora for bucket in buckets[c]]
+        )
         limit = TOPICS.of(work.settings).refit_share
         if share > limit:
             previous, reason = None, f"{share:.1%} of chunks are new since the last fit, more than {limit:.0%}"
@@ -113,7 +115,7 @@ def _show(work: Work, model: TopicModel, buckets: dict[str, list[Bucket]]) -> No
     counts = np.zeros((len(buckets), number + 1), np.int64)
     for row, sizes in enumerate(buckets.values()):
         for bucket in sizes:
-            counts[row] += np.bincount(model.assign(bucket.held.open())[0] - OUTLIER, minlength=number + 1)
+            counts[row] += np.bincount(model.assign(bucket.vector_bucket.open())[0] - OUTLIER, minlength=number + 1)
     outliers = counts[:, 0].sum() / max(int(counts.sum()), 1)
     work.counts |= {
         "topics": number,

@@ -57,7 +57,7 @@ def fit_buckets(
     """
     options = TopicSettings.model_validate(settings)
     paths = [Bucket(**bucket) for bucket in buckets]
-    hashes = [vector_hashes(bucket.held.open()) for bucket in paths]
+    hashes = [vector_hashes(bucket.vector_bucket.open()) for bucket in paths]
     seen = np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]))
     vectors, texts = _sample(paths, hashes, level, seen[: options.sample])
     topics = _cluster(vectors, texts, options, seed)
@@ -78,7 +78,7 @@ def fit_buckets(
 
 def may_have_topics(buckets: Sequence[Bucket], settings: TopicSettings) -> bool:
     """Whether there are enough chunks for HDBSCAN: it needs two clusters of the smallest size to find any."""
-    return sum(bucket.held.count for bucket in buckets) >= 2 * settings.min_topic_size
+    return sum(bucket.vector_bucket.count for bucket in buckets) >= 2 * settings.min_topic_size
 
 
 def made_with(level: int, settings: TopicSettings, seed: int, encoder: str, made_by: str) -> dict[str, Any]:
@@ -142,14 +142,14 @@ def _sample(
             continue
         layout = bucket_layout(Path(bucket.documents), Path(bucket.spans))
         own_level = bucket.level or level
-        held, of_bucket = bucket.held.open(), bucket_texts(Path(bucket.documents), layout, own_level)
+        stored_vectors, of_bucket = bucket.vector_bucket.open(), bucket_texts(Path(bucket.documents), layout, own_level)
         for row in rows:
             # Chunks with equal vectors may have different texts; which of them is used must not depend on order.
             identity = int(hashes_of[row])
-            vectors[identity] = held[row]
+            vectors[identity] = stored_vectors[row]
             texts[identity] = min(of_bucket[row], texts.get(identity, of_bucket[row]))
     order = [int(identity) for identity in wanted]
-    size = buckets[0].held.open().shape[1]
+    size = buckets[0].vector_bucket.open().shape[1]
     stacked = np.stack([vectors[i] for i in order]) if order else np.zeros((0, size))
     return stacked.astype(np.float32), [texts[i] for i in order]
 

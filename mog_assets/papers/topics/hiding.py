@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 
-class _Hidden:
+class _MissingModules:
     """Finds no module of these names: what `sys.meta_path` asks first."""
 
     def __init__(self, names: Collection[str]) -> None:
@@ -28,7 +28,7 @@ def hidden(*modules: str) -> Iterator[None]:
     Args:
         modules: Names of top-level modules.
     """
-    finder: Any = _Hidden(modules)
+    finder: Any = _MissingModules(modules)
     sys.meta_path.insert(0, finder)
     try:
         yield

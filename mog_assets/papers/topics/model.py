@@ -57,7 +57,7 @@ class Bucket:
     pooled: int | None = None
 
     @property
-    def held(self) -> VectorBucket:
+    def vector_bucket(self) -> VectorBucket:
         """Its vectors."""
         return VectorBucket(self.documents, self.spans, self.vectors, self.pooled)
 

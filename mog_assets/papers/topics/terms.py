@@ -66,9 +66,9 @@ def topic_terms(texts: Sequence[str], topics: np.ndarray, number: int, most: int
     terms = []
     for topic in range(number):
         scores_of = scores[topic + 1]
-        kept = ~common[scores_of.indices]
-        order = np.lexsort((scores_of.indices[kept], -scores_of.data[kept]))[:_CANDIDATES]
-        best = scores_of.indices[kept][order].tolist()
+        distinctive = ~common[scores_of.indices]
+        order = np.lexsort((scores_of.indices[distinctive], -scores_of.data[distinctive]))[:_CANDIDATES]
+        best = scores_of.indices[distinctive][order].tolist()
         terms.append(_chosen([names[i] for i in best], by_topic[topic], stems, most))
     return terms
 
@@ -118,20 +118,20 @@ def _weighed(counts: sparse.csr_matrix) -> sparse.csr_matrix:
     return sparse.csr_matrix((weights, counts.indices, counts.indptr), counts.shape)
 
 
-def _common(having: sparse.csr_matrix, topics: np.ndarray) -> np.ndarray:
+def _common(counts: sparse.csr_matrix, topics: np.ndarray) -> np.ndarray:
     """Words that half of the topics have often, bool of shape (words,).
 
     Args:
-        having: How many chunks of each topic have each word, as `_counted`.
+        counts: How many chunks of each topic have each word, as `_counted`.
         topics: Topic of each chunk.
     """
-    number, words = having.shape[0] - 1, having.shape[1]
+    number, words = counts.shape[0] - 1, counts.shape[1]
     if number < 2:
         return np.zeros(words, bool)
     sizes = np.bincount(np.asarray(topics, np.int64) + 1, minlength=number + 1)
-    owner = np.repeat(np.arange(number + 1), np.diff(having.indptr))
-    often = (owner > 0) & (having.data >= _COMMON * sizes[owner])
-    return np.bincount(having.indices[often], minlength=words) >= number - (number - 1) // 2
+    owner = np.repeat(np.arange(number + 1), np.diff(counts.indptr))
+    often = (owner > 0) & (counts.data >= _COMMON * sizes[owner])
+    return np.bincount(counts.indices[often], minlength=words) >= number - (number - 1) // 2
 
 
 def _chosen(best: Sequence[str], texts: Sequence[list[list[str]]], stems: dict[str, str], most: int) -> list[str]:

@@ -35,8 +35,8 @@ def mcp(path: str | None, principal: str | None, **flags: bool) -> None:
         search = Slots("search", options.concurrency, options.waiting, options.timeout)
         answers = Slots("answer", options.concurrency, options.waiting, options.ask_timeout)
         documents = Slots("document", options.concurrency, options.waiting, options.timeout)
-        made = server(seen, options, search, answers, documents)
-    serve_stdio(made)
+        mcp_server = server(seen, options, search, answers, documents)
+    serve_stdio(mcp_server)
     end(project)
 
 
@@ -49,14 +49,14 @@ for name, flag in SERVER_FLAGS.items():
 def _standard_output_aside() -> Iterator[None]:
     """Let standard output be standard error for a while."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    original = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
     finally:
         sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(original, 1)
+        os.close(original)
 
 
 COMMANDS.register("mcp", mcp)

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 _SPANS = re.compile(r"\d{1,12}-\d{1,12}(?:,\d{1,12}-\d{1,12})*")
 Spans = list[tuple[int, int]]
-_FOUND = 10
+_RESULTS = 10
 _INSTRUCTIONS = """\
 Searches a collection of documents. `search` finds passages, `fetch` gives the text of a passage or of a whole document
 (its id without the part after #), `ask` writes an answer from passages."""
@@ -112,7 +112,7 @@ class Agents:
         self._search, self._answers, self.documents = search, answers, documents
 
     async def search(
-        self, query: Question, ctx: Context, corpus: Corpus = None, k: Most = _FOUND, where: Filter = None
+        self, query: Question, ctx: Context, corpus: Corpus = None, k: Most = _RESULTS, where: Filter = None
     ) -> Results:
         """Find the passages that best answer a question, best first."""
         with_url = _urls(ctx, self.options)
@@ -124,14 +124,14 @@ class Agents:
             retrieved = self.project_for(ctx).retrieve(query, k=k, corpora=corpora, where=where)
             return Results(results=[_result(passage, with_url) for passage in retrieved.passages])
 
-        return await self.told(self._search, work)
+        return await self.run_tool(self._search, work)
 
     async def fetch(self, id: Id, ctx: Context) -> Fetched:
         """The text of a passage, or of a whole document."""
         with_url = _urls(ctx, self.options)
-        return await self.told(self.documents, lambda: self._fetched(self.project_for(ctx), id, with_url))
+        return await self.run_tool(self.documents, lambda: self._fetched(self.project_for(ctx), id, with_url))
 
-    async def told(self, work: Slots, function: Callable[[], T]) -> T:
+    async def run_tool(self, work: Slots, function: Callable[[], T]) -> T:
         """The result of a tool; what goes wrong is told to the agent."""
         try:
             return await work.run(function)
@@ -153,15 +153,15 @@ class Agents:
 
     def _fetched(self, project: Any, id: str, with_url: Callable[[str], str]) -> Fetched:
         document, spans = _document(project, id)
-        whole = len(document.text)
+        length = len(document.text)
         meta: dict[str, Any] = {**document.metadata, "corpus": document.corpus, "document": document.id}
-        meta["characters"] = whole
+        meta["characters"] = length
         if document.source is not None:
             meta["source"] = document.source
         for start, end in spans:
-            if not 0 <= start <= end <= whole:
-                raise NotFound(f"id: expected places from 0 to {whole} in {document.corpus}/{document.id}, got {id!r}")
-        spans, rest = _cut(spans or [(0, whole)], self.options.budget)
+            if not 0 <= start <= end <= length:
+                raise NotFound(f"id: expected places from 0 to {length} in {document.corpus}/{document.id}, got {id!r}")
+        spans, rest = _cut(spans or [(0, length)], self.options.budget)
         if rest:
             meta["next"] = f"{document.corpus}/{document.id}#{_written(rest)}"
         text = "\n".join(document.text[start:end] for start, end in spans)
@@ -194,7 +194,7 @@ class Agents:
                 cited=[passages[number - 1].id for number in reply.cited],
             )
 
-        return await self.told(self._answers, work)
+        return await self.run_tool(self._answers, work)
 
 
 def _document(project: Any, id: str) -> tuple[Document, Spans]:
@@ -214,7 +214,7 @@ def _document(project: Any, id: str) -> tuple[Document, Spans]:
 def server(project: Any, options: ServerOptions, search: Slots, answers: Slots, documents: Slots) -> MCPServer:
     """The MCP server of an open project."""
     agents = Agents(project, options, search, answers, documents)
-    made: MCPServer = MCPServer(
+    mcp_server: MCPServer = MCPServer(
         "mog-assets",
         instructions=_INSTRUCTIONS,
         version=metadata.version("mog-assets"),
@@ -223,10 +223,10 @@ def server(project: Any, options: ServerOptions, search: Slots, answers: Slots, 
         subscriptions=False,
     )
     for tool in (agents.search, agents.fetch, agents.ask):
-        made.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True))
+        mcp_server.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True))
     for add in MCP_TOOLS.values():
-        add(made, agents)
-    return made
+        add(mcp_server, agents)
+    return mcp_server
 
 
 def _result(passage: Passage, with_url: Callable[[str], str]) -> Result:
@@ -274,14 +274,14 @@ def _urls(ctx: Context, options: ServerOptions) -> Callable[[str], str]:
     return url
 
 
-def serve_stdio(made: MCPServer) -> None:
+def serve_stdio(mcp_server: MCPServer) -> None:
     """Serve on standard input and output until the input ends."""
-    anyio.run(_serve_stdio, made)
+    anyio.run(_serve_stdio, mcp_server)
 
 
-async def _serve_stdio(made: MCPServer) -> None:
+async def _serve_stdio(mcp_server: MCPServer) -> None:
     # `run_stdio_async` of the library passes over what is no message, and who sent it waits for ever.
-    inner = made._lowlevel_server
+    inner = mcp_server._lowlevel_server
     async with stdio_server() as (received, answers), anyio.create_task_group() as group:
         forward, messages = anyio.create_memory_object_stream[SessionMessage | Exception]()
 

@@ -18,7 +18,7 @@ from threading import Lock
 
 from mog_assets.documents.folders import suffix_of
 from mog_assets.documents.sources import SOURCES, Item, Refusal, Source, is_name
-from mog_assets.plugins.connectors.kept import Kept
+from mog_assets.plugins.connectors.look_cache import LookCache
 
 _SCHEMES = ("https", "http", "ssh", "file")
 # As `git check-ref-format` has it, without what could be an option, a pattern or another form of a name.
@@ -152,11 +152,11 @@ def _looked(address: str, previous: dict[str, _Repository]) -> _Repository:
         raise ValueError(
             "git+https://host/path.git#BRANCH:FOLDER, with a branch or tag, and a folder, that Git may have"
         )
-    kept = previous.get(address)
+    repository = previous.get(address)
     reference, commit = _head(url, branch)
-    if kept is None or not kept.usable or kept.commit != commit:
-        kept = previous[address] = _Repository(url, reference, folder)
-    return kept
+    if repository is None or not repository.usable or repository.commit != commit:
+        repository = previous[address] = _Repository(url, reference, folder)
+    return repository
 
 
 def _head(url: str, branch: str) -> tuple[str, str]:
@@ -170,7 +170,7 @@ def _head(url: str, branch: str) -> tuple[str, str]:
     raise FileNotFoundError(f"a branch or tag {branch!r}, and there is none")
 
 
-_REPOSITORIES: Kept[_Repository] = Kept(partial(_looked, previous={}))
+_REPOSITORIES: LookCache[_Repository] = LookCache(partial(_looked, previous={}))
 
 
 def _items(scheme: str, place: str) -> Mapping[str, Item]:

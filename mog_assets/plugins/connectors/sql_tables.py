@@ -17,7 +17,7 @@ from itertools import groupby
 
 from mog_assets.documents.sources import SOURCES, Item, Source, name_of, number_of, part_of
 from mog_assets.documents.tables import record_of_values
-from mog_assets.plugins.connectors.kept import Kept
+from mog_assets.plugins.connectors.look_cache import LookCache
 
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 # Rows that are in memory at a time.
@@ -38,18 +38,18 @@ class _Rows:
         if not os.environ.get(variable):
             raise ValueError(f"the URL of a database in the variable {variable} of the environment, which is not set")
         # Without a name: it is gone when this process ends, however it ends.
-        self._kept = sqlite3.connect("", check_same_thread=False)
-        self._kept.execute("CREATE TABLE rows (part INTEGER NOT NULL, line TEXT NOT NULL)")
-        with self._kept:
-            self._kept.executemany("INSERT INTO rows VALUES (?, ?)", _lines(os.environ[variable], query))
-        self._kept.execute("CREATE INDEX rows_by_part ON rows (part, line)")
-        rows = self._kept.execute("SELECT part, line FROM rows ORDER BY part, line")
+        self._database = sqlite3.connect("", check_same_thread=False)
+        self._database.execute("CREATE TABLE rows (part INTEGER NOT NULL, line TEXT NOT NULL)")
+        with self._database:
+            self._database.executemany("INSERT INTO rows VALUES (?, ?)", _lines(os.environ[variable], query))
+        self._database.execute("CREATE INDEX rows_by_part ON rows (part, line)")
+        rows = self._database.execute("SELECT part, line FROM rows ORDER BY part, line")
         self.items = {name_of(part): Item(_digest(lines)) for part, lines in groupby(rows, key=lambda row: row[0])}
 
     def read(self, name: str) -> Iterator[bytes]:
         """The lines of a part."""
         query = "SELECT line FROM rows WHERE part = ? ORDER BY line"
-        for (line,) in self._kept.execute(query, (number_of(name),)):
+        for (line,) in self._database.execute(query, (number_of(name),)):
             yield f"{line}\n".encode()
 
 
@@ -93,7 +93,7 @@ def _password(url: str) -> str:
         return url
 
 
-_ROWS_OF: Kept[_Rows] = Kept(_Rows)
+_ROWS_OF: LookCache[_Rows] = LookCache(_Rows)
 
 
 def _items(place: str) -> Mapping[str, Item]:

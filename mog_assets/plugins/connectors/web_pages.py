@@ -28,7 +28,7 @@ from mog_assets.documents.encodings import known_encoding
 from mog_assets.documents.folders import suffix_of, suffixes
 from mog_assets.documents.formats.kinds import FORMATS
 from mog_assets.documents.sources import SOURCES, Item, Refusal, Source, is_name
-from mog_assets.plugins.connectors.kept import Kept
+from mog_assets.plugins.connectors.look_cache import LookCache
 
 AGENT = "mog-assets"
 # Requests at a time, and seconds that one may take; a site may ask for pauses between them.
@@ -159,15 +159,15 @@ class _Site:
 
     def _version(self, url: str, answer: _Answer) -> Item:
         if answer.status in _ABSENT:
-            return Item("", refusal=_said(answer))
+            return Item("", refusal=_status_line(answer))
         given = answer.headers.get("etag") or answer.headers.get("last-modified")
         if answer.status == 200 and given:
             return Item(given, _date(answer.headers.get("last-modified")))
         # A site that says nothing of its pages is asked for them.
         content = self._answer("GET", url)
         if content.status in _ABSENT:
-            return Item("", refusal=_said(content))
-        return Item(hashlib.sha256(_whole(content)).hexdigest())
+            return Item("", refusal=_status_line(content))
+        return Item(hashlib.sha256(_content(content)).hexdigest())
 
     def read(self, name: str) -> bytes:
         """A page.
@@ -177,8 +177,8 @@ class _Site:
         """
         answer = self._answer("GET", self.urls[name])
         if answer.status in _ABSENT:
-            raise Refusal(_said(answer))
-        content, kind = _whole(answer), _type(answer)
+            raise Refusal(_status_line(answer))
+        content, kind = _content(answer), _type(answer)
         charset = known_encoding(kind.get_content_charset() or "") if kind.get_content_maintype() == "text" else ""
         if charset in ("", "utf-8"):
             return content
@@ -189,7 +189,7 @@ class _Site:
             return content
 
     def _text(self, url: str) -> bytes:
-        content = _whole(self._answer("GET", url))
+        content = _content(self._answer("GET", url))
         if not content.startswith(b"\x1f\x8b"):
             return content
         unpacked = zlib.decompressobj(31).decompress(content, _MOST_BYTES + 1)
@@ -201,7 +201,7 @@ class _Site:
         """The answer to a request; redirects are followed within the site."""
         for _ in range(_MOST_REDIRECTS):
             self._wait()
-            answer = self._asked(method, url)
+            answer = self._send(method, url)
             if answer.status not in _REDIRECTS or "location" not in answer.headers:
                 return answer
             url = urljoin(url, answer.headers["location"])
@@ -209,7 +209,7 @@ class _Site:
                 raise Refusal(f"it leads to {urlsplit(url).netloc}, and not to a page of {self.host}")
         raise Refusal(f"expected at most {_MOST_REDIRECTS} redirects, got more")
 
-    def _asked(self, method: str, url: str) -> _Answer:
+    def _send(self, method: str, url: str) -> _Answer:
         with self._client.stream(method, url) as answer:
             content = bytearray()
             for piece in answer.iter_bytes():
@@ -258,17 +258,17 @@ def _type(answer: _Answer) -> Message:
     return message
 
 
-def _whole(answer: _Answer) -> bytes:
+def _content(answer: _Answer) -> bytes:
     if answer.status != 200:
         raise _outage(answer)
     return answer.content
 
 
 def _outage(answer: _Answer) -> OSError:
-    return OSError(f"{_said(answer)} for {answer.url}")
+    return OSError(f"{_status_line(answer)} for {answer.url}")
 
 
-def _said(answer: _Answer) -> str:
+def _status_line(answer: _Answer) -> str:
     return f"{answer.status} {answer.reason}".strip()
 
 
@@ -288,7 +288,7 @@ def _day(text: str) -> float | None:
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
-_SITES: Kept[_Site] = Kept(_Site)
+_SITES: LookCache[_Site] = LookCache(_Site)
 
 
 def _items(scheme: str, place: str) -> Mapping[str, Item]:

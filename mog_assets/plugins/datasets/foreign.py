@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Bytes of a document; the reader of corpora skips a longer line.
 LONGEST = int(CorpusSettings.model_fields["max_document_mb"].default * 1_000_000)
 
-Found = tuple[str, dict[str, Any] | str]
+ForeignRecord = tuple[str, dict[str, Any] | str]
 """A place in a file, and the record there, or the reason why there is none."""
 
 
@@ -58,7 +58,7 @@ class Dataset(Protocol):
 
     size: int
 
-    def documents(self, advance: Advance) -> Iterator[Found]:
+    def documents(self, advance: Advance) -> Iterator[ForeignRecord]:
         """Yield records with id, title, text and metadata."""
 
     def questions(self, ids: Collection[str], corpus: str, notes: Notes) -> Iterator[dict[str, Any]]:
@@ -83,7 +83,7 @@ class Importer:
     open: Callable[..., Dataset]
 
 
-def write_documents(documents: Iterable[Found], stream: BinaryIO, ids: set[str], notes: Notes) -> int:
+def write_documents(documents: Iterable[ForeignRecord], stream: BinaryIO, ids: set[str], notes: Notes) -> int:
     """Write documents as the JSON lines of a corpus, one at a time; return how many.
 
     Documents that the reader of corpora would skip are left out, and of several with one id all but the first. `ids`
@@ -141,7 +141,7 @@ def write_questions(records: Iterable[Mapping[str, Any]], stream: BinaryIO, note
     return written
 
 
-def whole(path: Path, kind: str, limit: int) -> bytes:
+def read_at_once(path: Path, kind: str, limit: int) -> bytes:
     """The content of a file that is read at once.
 
     Raises:

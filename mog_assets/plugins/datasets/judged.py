@@ -23,7 +23,7 @@ from mog_assets.documents.decoding import REPLACED, parse_line, split_lines
 from mog_assets.documents.encodings import known_encoding
 from mog_assets.documents.folders import LINES, scan
 from mog_assets.documents.tables import Row, read_rows, record_of
-from mog_assets.plugins.datasets.foreign import LONGEST, Found, Importer, Notes, whole
+from mog_assets.plugins.datasets.foreign import LONGEST, ForeignRecord, Importer, Notes, read_at_once
 from mog_assets.questions.records import Advance, lines_of, unpacked
 from mog_assets.registry import IMPORTERS
 from mog_assets.resources.errors import ConfigError, MogError
@@ -61,14 +61,14 @@ class _Judged:
     """
 
     files: Sequence[Path]
-    read: Callable[[Path, Advance], Iterator[Found]]
-    queries: Iterable[Found]
+    read: Callable[[Path, Advance], Iterator[ForeignRecord]]
+    queries: Iterable[ForeignRecord]
     judged: dict[str, tuple[str, dict[str, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.size = sum(path.stat().st_size for path in self.files)
 
-    def documents(self, advance: Advance) -> Iterator[Found]:
+    def documents(self, advance: Advance) -> Iterator[ForeignRecord]:
         """See `Dataset`; of several files, one that cannot be read does not stop the others."""
         for path in self.files:
             try:
@@ -135,7 +135,7 @@ def _renamed(record: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _objects(path: Path, advance: Advance | None = None) -> Iterator[Found]:
+def _objects(path: Path, advance: Advance | None = None) -> Iterator[ForeignRecord]:
     """Yield the objects of a `.jsonl[.gz]` file under our names."""
     for number, line, wrong in lines_of(path, "JSON Lines file", LONGEST, advance):
         record = wrong or parse_line(line)
@@ -195,13 +195,13 @@ def _decoded(raw: bytes, encoding: str) -> str:
         ) from error
 
 
-def _topics(path: Path, encoding: str) -> Iterator[Found]:
+def _topics(path: Path, encoding: str) -> Iterator[ForeignRecord]:
     """Yield the topics of SGML (`<top> <num> <title>`), XML (`<topic number="1">`), lines `id<TAB>text`, JSON Lines."""
     if path.name.lower().endswith(LINES):
         yield from _objects(path)
         return
     try:
-        text = _decoded(whole(path, "file of topics", _MOST_TOPICS), encoding)
+        text = _decoded(read_at_once(path, "file of topics", _MOST_TOPICS), encoding)
         topics: list[Mapping[str, Any]]
         if len(parts := re.split("<top>", text, flags=re.IGNORECASE)) > 1:
             topics = [_sgml_topic(part) for part in parts[1:]]
@@ -244,14 +244,14 @@ def _files(path: Path) -> list[Path]:
     return [path / name for name in sorted(names, key=lambda n: [*((1, part) for part in n.parts[:-1]), (0, n.name)])]
 
 
-def _documents(encoding: str, path: Path, advance: Advance) -> Iterator[Found]:
+def _documents(encoding: str, path: Path, advance: Advance) -> Iterator[ForeignRecord]:
     name = path.name.lower()
     if name.endswith(LINES):
         return _objects(path, advance)
     return (_tab_lines if name.endswith((".tsv", ".tsv.gz")) else _sgml)(path, encoding, advance)
 
 
-def _tab_lines(path: Path, encoding: str, advance: Advance) -> Iterator[Found]:
+def _tab_lines(path: Path, encoding: str, advance: Advance) -> Iterator[ForeignRecord]:
     for number, line, wrong in lines_of(path, "file of documents", LONGEST, advance):
         try:
             identity, tab, text = _decoded(line, encoding).partition("\t")
@@ -262,7 +262,7 @@ def _tab_lines(path: Path, encoding: str, advance: Advance) -> Iterator[Found]:
         yield f"{path.name}:{number}", wrong or {"id": identity.strip(), "title": "", "text": text}
 
 
-def _sgml(path: Path, encoding: str, advance: Advance) -> Iterator[Found]:
+def _sgml(path: Path, encoding: str, advance: Advance) -> Iterator[ForeignRecord]:
     """Yield documents between `<DOC>` and `</DOC>`."""
     number, rest, at = 0, b"", 0
     with unpacked(path, "file of documents") as (stream, raw):

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from mog_assets.documents.decoding import parse_line
-from mog_assets.plugins.datasets.foreign import Found, Importer, Notes, whole
+from mog_assets.plugins.datasets.foreign import ForeignRecord, Importer, Notes, read_at_once
 from mog_assets.questions.records import Advance
 from mog_assets.registry import IMPORTERS
 from mog_assets.resources.errors import MogError
@@ -53,7 +53,7 @@ class Squad:
                 names = (title if n == 1 else f"{title} {n}" for n in range(1, len(self._articles) + 2))
                 self._articles[next(n for n in names if n not in self._articles)] = (split, text, questions)
 
-    def documents(self, advance: Advance) -> Iterator[Found]:
+    def documents(self, advance: Advance) -> Iterator[ForeignRecord]:
         """See `Dataset`."""
         for identity, (_, text, _) in self._articles.items():
             yield f"article {identity[:100]!r}", {"id": identity, "title": identity.replace("_", " "), "text": text}
@@ -77,7 +77,7 @@ def _get(record: Any, key: str, default: _Value) -> _Value:
 
 def _articles(path: Path) -> list[Any]:
     # The parser of lines is strict and needs no line to be a line.
-    content = parse_line(whole(path, "SQuAD file", _MOST))
+    content = parse_line(read_at_once(path, "SQuAD file", _MOST))
     if isinstance(content, dict) and isinstance(content.get("data"), list):
         return content["data"]
     got = content if isinstance(content, str) else f"an object with {', '.join(content)[:200] or 'nothing'}"

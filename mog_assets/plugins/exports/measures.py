@@ -134,15 +134,15 @@ def file_names(names: Iterable[str]) -> dict[str, str]:
     return {name: text if times[text.lower()] == 1 else _file_name(name, _LOWER) for name, text in files.items()}
 
 
-def _file_name(name: str, kept: frozenset[str]) -> str:
+def _file_name(name: str, unescaped: frozenset[str]) -> str:
     start = 1 if _DEVICE.match(name) or name.startswith(".") else 0
     end = len(name) - 1 if name.endswith(".") and len(name) > start else len(name)
-    return _coded(name[:start], frozenset()) + _coded(name[start:end], kept) + _coded(name[end:], frozenset())
+    return _coded(name[:start], frozenset()) + _coded(name[start:end], unescaped) + _coded(name[end:], frozenset())
 
 
-def _coded(text: str, kept: frozenset[str]) -> str:
+def _coded(text: str, unescaped: frozenset[str]) -> str:
     """A text in which every character that is not kept is percent-encoded as UTF-8."""
-    return "".join(c if c in kept else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text)
+    return "".join(c if c in unescaped else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text)
 
 
 def _write_lines(lines: Callable[[], Iterable[str]], path: Path) -> None:

@@ -79,9 +79,9 @@ def forget(
 @use.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @config_option
-@click.option("--asked", is_flag=True, help="Also questions for which no passage was named.")
+@click.option("--asked", "unanswered", is_flag=True, help="Also questions for which no passage was named.")
 @guarded
-def export(file: Path, path: str | None, asked: bool) -> None:
+def export(file: Path, path: str | None, unanswered: bool) -> None:
     """Write the questions and the passages that answered them to FILE, as a question set (JSONL).
 
     FILE can be read by you alone. Nothing deletes its lines when the log forgets them.
@@ -91,7 +91,7 @@ def export(file: Path, path: str | None, asked: bool) -> None:
 
     settings = settings_of(path)
     _expire(settings)
-    records = [record for _, record in use_records(log_path(settings.home), asked)]
+    records = [record for _, record in use_records(log_path(settings.home), unanswered)]
     try:
         with atomic(file) as temporary:
             temporary.touch(0o600)

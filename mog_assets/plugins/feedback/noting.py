@@ -65,7 +65,7 @@ class Noting:
         self.settings, self.path, self.listens = settings, use.log_path(home), settings.log
         self.failures = 0
         self._warned, self._counting = False, Lock()
-        self._asked = use.UseEntry(self.path)
+        self._entry = use.UseEntry(self.path)
         self._ended, self._thread = Event(), None
         self._expire()
         # Entries also grow old after the log was switched off.
@@ -78,12 +78,12 @@ class Noting:
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
-        self._asked.close()
+        self._entry.close()
 
     def answered(self, questions: Sequence[str], method: str, version: str) -> None:
         """Note questions that have been answered. What goes wrong is counted, and told once: no search fails by it."""
         try:
-            self._asked.note(questions, method, version)
+            self._entry.note(questions, method, version)
         except MogError as error:
             with self._counting:
                 self.failures += len(questions)

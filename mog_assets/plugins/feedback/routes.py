@@ -58,13 +58,13 @@ class _Failures(Collector):
         return [failures]
 
 
-def add_used(made: FastAPI, serving: Serving) -> None:
+def add_used(app: FastAPI, serving: Serving) -> None:
     """Add the routes."""
     options = serving.options
     serving.facts["use"] = lambda: USE.of(serving.project.settings).log
     serving.metrics.registry.register(_Failures(serving.project))
 
-    @made.post("/v1/used", tags=["use"], summary="Note that a passage answered a question, if use.log is set")
+    @app.post("/v1/used", tags=["use"], summary="Note that a passage answered a question, if use.log is set")
     async def used(request: Request, body: UsedBody) -> JSONResponse:
         request.state.question = options.check_question("question", body.question)
         places = [body.passage, *body.more]
@@ -76,7 +76,7 @@ def add_used(made: FastAPI, serving: Serving) -> None:
         identity = await serving.documents.run(used, body.question, spans, method=body.method, text=body.text)
         return JSONResponse({"id": identity}, 201)
 
-    @made.delete("/v1/used/{id}", tags=["use"], summary="Take back what `POST /v1/used` noted")
+    @app.delete("/v1/used/{id}", tags=["use"], summary="Take back what `POST /v1/used` noted")
     async def withdraw(request: Request, id: Annotated[str, Path(max_length=NAME_CHARS)]) -> JSONResponse:
         await serving.documents.run(serving.project_for(request).withdraw, id)
         return JSONResponse({"deleted": id})

@@ -293,12 +293,12 @@ def entries(path: Path, most: int | None = None) -> list[Entry]:
     ]
 
 
-def use_records(path: Path, asked: bool = True) -> Iterator[tuple[str, dict[str, Any]]]:
+def use_records(path: Path, unanswered: bool = True) -> Iterator[tuple[str, dict[str, Any]]]:
     """What the log says, as records of a question set: one for each text of a question, in the order of first use.
 
     Args:
         path: Of the log; without a file there are no records.
-        asked: Give questions also for which no passage was named; their records have no `evidence`.
+        unanswered: Give questions also for which no passage was named; their records have no `evidence`.
 
     Yields:
         A place for messages, and `id` (of the text alone), `question` and `evidence`: quotes with their documents, and
@@ -309,7 +309,7 @@ def use_records(path: Path, asked: bool = True) -> Iterator[tuple[str, dict[str,
     """
     quotes_of: dict[str, list[UsedQuote]] = {}
     for entry in reversed(entries(path)):
-        if asked or entry.quotes:
+        if unanswered or entry.quotes:
             quotes_of.setdefault(entry.question, []).extend(entry.quotes)
     for question, quotes in quotes_of.items():
         identity = f"use-{hashlib.sha256(question.encode()).hexdigest()[:16]}"
@@ -348,7 +348,7 @@ def _union(first: UsedQuote, second: UsedQuote) -> UsedQuote | None:
     return replace(first, end=second.end, text=first.text + second.text[both:], suffix=second.suffix)
 
 
-def state(path: Path, asked: bool = True) -> list[str | int] | None:
+def state(path: Path, unanswered: bool = True) -> list[str | int] | None:
     """A value that changes when, and only when, rows that `use_records` reads with the same arguments come or go.
 
     Returns:
@@ -362,4 +362,4 @@ def state(path: Path, asked: bool = True) -> list[str | int] | None:
             return None
         with closing(connected(path, PATIENCE)) as connection:
             (file, rows, used) = connection.execute("SELECT file, rows, used FROM about").fetchone()
-    return [file, rows if asked else used]
+    return [file, rows if unanswered else used]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.sqlite import connect, made
+from mog_assets.resources.sqlite import connect, ensure_tables
 
 _FORMAT = 1
 # `dirty`: bytes of deleted rows may still be in the file or beside it.
@@ -50,7 +50,7 @@ def connected(path: Path, seconds: float, synchronous: str = "NORMAL", threads: 
         # What `VACUUM` copies never lies in another folder.
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA synchronous = {synchronous}")
-        if (version := made(connection, _SCHEMA)) != _FORMAT:
+        if (version := ensure_tables(connection, _SCHEMA)) != _FORMAT:
             raise MogError(
                 f"the log of use {path}: expected format {_FORMAT}, got {version}: another version of mog-assets wrote "
                 "it; use that version, or move the file away"

@@ -17,7 +17,7 @@ from mog_assets.documents.formats.archives import OLD_OFFICE
 INTO = {".doc": "docx", ".odt": "docx", ".rtf": "docx", ".odp": "pptx", ".ppt": "pptx", ".ods": "xlsx", ".xls": "xlsx"}
 """What files are converted into, by suffix."""
 # How it asks to be started again, after it has made the folder of its profile.
-_AGAIN = 81
+_RETRY_CODE = 81
 # Of the time that a file may take: afterwards who waits for this process ends it, and would leave LibreOffice running.
 _SHARE = 0.9
 # A document names files of this machine and addresses: nothing of them is loaded.
@@ -31,8 +31,8 @@ _PROFILE = """<oor:items xmlns:oor="http://openoffice.org/2001/registry">
 def _program() -> str | None:
     """LibreOffice itself, not the script that starts it as a process of its own."""
     names = ("soffice", "libreoffice", "/Applications/LibreOffice.app/Contents/MacOS/soffice")
-    found = next((os.path.realpath(path) for path in map(shutil.which, names) if path), None)
-    return f"{found}.bin" if found and os.path.exists(f"{found}.bin") else found
+    executable = next((os.path.realpath(path) for path in map(shutil.which, names) if path), None)
+    return f"{executable}.bin" if executable and os.path.exists(f"{executable}.bin") else executable
 
 
 def missing(suffix: str) -> str:
@@ -78,12 +78,12 @@ def _converted(folder: Path, content: bytes, suffix: str, seconds: float) -> byt
     for _ in range(2):
         left, pipe = ends - time.monotonic(), subprocess.PIPE
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, timeout=left, check=False)
-        if done.returncode != _AGAIN:
+        if done.returncode != _RETRY_CODE:
             break
     try:
         return file.with_suffix(f".{INTO[suffix]}").read_bytes()
     except FileNotFoundError:
-        said = " ".join(done.stderr.decode("utf-8", "replace").replace(str(folder), "").split())[:200]
+        message = " ".join(done.stderr.decode("utf-8", "replace").replace(str(folder), "").split())[:200]
         raise ValueError(
-            f"LibreOffice cannot read it as {suffix}; encrypted, damaged, or beyond max_memory_mb: {said}"
+            f"LibreOffice cannot read it as {suffix}; encrypted, damaged, or beyond max_memory_mb: {message}"
         ) from None

@@ -89,7 +89,7 @@ def _page_of(written: _Written) -> Parsed:
 def _texts(part: Message, unread: list[str]) -> list[_Written]:
     """The texts below a part in their order, none of them blank; what else is there is named in `unread`."""
     kind, inner = part.get_content_type(), cast(Any, part.get_payload())
-    found: list[_Written] = []
+    chosen: list[_Written] = []
     if kind == "message/rfc822" and isinstance(inner, list):
         forwarded = inner[0]
         if part.get("content-transfer-encoding", "").lower() == "base64":
@@ -100,13 +100,13 @@ def _texts(part: Message, unread: list[str]) -> list[_Written]:
         return [*_written(False, "\n".join(lines)), *_texts(forwarded, unread)]
     if isinstance(inner, list) and kind.startswith("multipart/"):
         for option in (_texts(one, unread) for one in inner):
-            words, others = (set[str]().union(*(text.words for text in side)) for side in (found, option))
+            words, others = (set[str]().union(*(text.words for text in side)) for side in (chosen, option))
             if kind != "multipart/alternative":
-                found += option
+                chosen += option
             elif len(others - words) > len(others) / 3:
                 # Where they have little in common, both: what a stub for simple programs says need not be in the page.
-                found = option if len(words - others) < len(words) / 2 else found + option
-        return found
+                chosen = option if len(words - others) < len(words) / 2 else chosen + option
+        return chosen
     if part.get_content_disposition() != "attachment" and re.fullmatch("text/(plain|html)|multipart/.*", kind):
         return _written(kind == "text/html", clean(_text(part).replace("\r\n", "\n")).strip("\n"))
     unread.append(clean(part.get_filename() or kind)[:_LONGEST_FIELD])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from mog_assets.documents.formats.kinds import READERS, Reader
+from mog_assets.documents.formats.kinds import READERS, FileReader
 from mog_assets.documents.formats.marks import Parsed
 
 
@@ -25,7 +25,7 @@ def _with_layout(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed
 
 READERS.register(
     "ocr",
-    Reader(
+    FileReader(
         recognise=_recognised,
         limits={"max_seconds": 600, "max_memory_mb": 4096},
         packages=("rapidocr", "onnxruntime"),
@@ -33,7 +33,7 @@ READERS.register(
 )
 READERS.register(
     "docling",
-    Reader(
+    FileReader(
         read=_with_layout,
         limits={"max_seconds": 600, "max_memory_mb": 16_384},
         packages=("docling",),

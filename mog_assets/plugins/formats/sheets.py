@@ -140,8 +140,8 @@ def read_sheets(content: bytes, parts: dict[str, bytes], fallback: str, limit: i
             draft.add("\n".join(some), join)
             join = "\n"
         notes.update(_beside(package, part))
-    found: dict[str, Any] = {**notes, "hidden sheets not read": hidden}
-    return draft.parsed(fallback, fallback, {kind: note for kind, note in found.items() if note})
+    counts: dict[str, Any] = {**notes, "hidden sheets not read": hidden}
+    return draft.parsed(fallback, fallback, {kind: note for kind, note in counts.items() if note})
 
 
 def _packed(parts: Mapping[str, bytes]) -> BytesIO:
@@ -208,11 +208,11 @@ def _letters(column: int) -> bytes:
 
 def _beside(package: Package, part: str) -> dict[str, int]:
     """What stands beside the cells of a sheet."""
-    drawn = package.related(part, "drawing").values()
-    boxes = (one for name in drawn for one in package.tree(name) if any(t.text for t in one.iter(f"{DRAWING}t")))
+    drawings = package.related(part, "drawing").values()
+    boxes = (one for name in drawings for one in package.tree(name) if any(t.text for t in one.iter(f"{DRAWING}t")))
     comments = (one for name in package.related(part, "comments").values() for one in package.tree(name).iter(_COMMENT))
     return {
-        "charts not read": sum(len(package.related(name, "chart")) for name in drawn),
+        "charts not read": sum(len(package.related(name, "chart")) for name in drawings),
         "text boxes not read": sum(1 for _ in boxes),
         "comments not read": sum(1 for _ in comments),
     }
@@ -232,12 +232,12 @@ def _formats(package: Package) -> dict[bytes, Show]:
 
 def _formatted(xml: bytes, formats: Mapping[bytes, Show]) -> dict[tuple[int, int], str]:
     """Cells that are shown otherwise than the library has them, by row and column from 0: formats, and errors."""
-    sought = [rb's="(?:%s)"' % b"|".join(formats)] * bool(formats) + [_ERROR.pattern] * bool(_ERROR.search(xml))
-    if not sought:
+    patterns = [rb's="(?:%s)"' % b"|".join(formats)] * bool(formats) + [_ERROR.pattern] * bool(_ERROR.search(xml))
+    if not patterns:
         return {}
     cells = {}
     pattern = re.compile(
-        _START + rb"(?=[^>]*\b(?:%s))([^>]*)(?<!/)>(?:(?!%s).)*?%s" % (b"|".join(sought), _END, _VALUE), re.DOTALL
+        _START + rb"(?=[^>]*\b(?:%s))([^>]*)(?<!/)>(?:(?!%s).)*?%s" % (b"|".join(patterns), _END, _VALUE), re.DOTALL
     )
     for match in pattern.finditer(xml):
         attributes = dict(_ATTRIBUTES.findall(match[1]))
@@ -317,9 +317,9 @@ def _lines(rows: list[tuple[int, Row]], certain: bool) -> Iterator[str]:
     # A blank row ends a table, or only divides it.
     for _, group in groupby(enumerate(rows), lambda item: item[1][0] - item[0]):
         run = [row for _, (_, row) in group]
-        found, height = _head(run, certain) if long else ({}, 0)
-        if found and (not head or height and not set(found) <= set(head) or _contrasts(found, run[height:])):
-            head = found
+        header, height = _head(run, certain) if long else ({}, 0)
+        if header and (not head or height and not set(header) <= set(head) or _contrasts(header, run[height:])):
+            head = header
         else:
             height = 0
             head = head if all(set(row) <= set(head) for row in run[:_COMPARED]) else {}

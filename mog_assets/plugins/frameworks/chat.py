@@ -68,23 +68,23 @@ class ChatBody(BaseModel):
     where: dict[str, Any] | None = Field(None, description="As in `POST /v1/ask`; no part of OpenAI's shape.")
 
 
-def add_chat(made: FastAPI, serving: Serving) -> None:
+def add_chat(app: FastAPI, serving: Serving) -> None:
     """Add the routes."""
     options = serving.options
 
-    @made.get(MODELS_PATH, tags=["other shapes"], summary="What a chat program can choose: all corpora, or one")
+    @app.get(MODELS_PATH, tags=["other shapes"], summary="What a chat program can choose: all corpora, or one")
     async def models(request: Request) -> JSONResponse:
         names = await serving.documents.run(lambda: serving.project_for(request).names)
         return JSONResponse(
             {"object": "list", "data": [_model(id) for id in (MODEL, *(f"{MODEL}/{n}" for n in names))]}
         )
 
-    @made.get(MODELS_PATH + "/{id:path}", tags=["other shapes"], summary="One of these")
+    @app.get(MODELS_PATH + "/{id:path}", tags=["other shapes"], summary="One of these")
     async def model(request: Request, id: str) -> JSONResponse:
         await serving.documents.run(_corpora, serving.project_for(request), id)
         return JSONResponse(_model(id))
 
-    @made.post(CHAT_PATH, tags=["other shapes"], summary="A conversation: the last message is answered")
+    @app.post(CHAT_PATH, tags=["other shapes"], summary="A conversation: the last message is answered")
     async def completions(request: Request, body: ChatBody) -> Response:
         project, (question, earlier) = serving.project_for(request), _conversation(body, options)
         request.state.question = question
@@ -155,7 +155,7 @@ class _Shape:
     def __init__(self, model: str, base: str) -> None:
         self._base = base
         # What was sent of an answer, and what is held back of it: it may be the beginning of what has to be escaped.
-        self._sent, self._held = "", ""
+        self._sent, self._unsent = "", ""
         self._common = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
 
     def completion(self, answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,10 +188,10 @@ class _Shape:
 
     def _piece(self, text: str) -> bytes:
         first = b"" if self._sent else _line(self._chunk({"role": "assistant", "content": ""}))
-        text = self._held + text
+        text = self._unsent + text
         # An exclamation mark is escaped if a bracket follows it.
-        self._held = "!" if text.endswith("!") else ""
-        shown = _shown(text.removesuffix(self._held))
+        self._unsent = "!" if text.endswith("!") else ""
+        shown = _shown(text.removesuffix(self._unsent))
         if not shown:
             return b""
         self._sent += shown

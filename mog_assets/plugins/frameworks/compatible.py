@@ -81,11 +81,11 @@ class OpenAIBody(_Strict):
     rewrite_query: bool = Field(False, description="Must be false: questions are not rewritten.")
 
 
-def add_dify(made: FastAPI, serving: Serving) -> None:
+def add_dify(app: FastAPI, serving: Serving) -> None:
     """Add the route of Dify."""
     options = serving.options
 
-    @made.post(DIFY_PATH, tags=["other shapes"], summary="Dify's external knowledge API")
+    @app.post(DIFY_PATH, tags=["other shapes"], summary="Dify's external knowledge API")
     async def retrieval(request: Request, body: DifyBody) -> JSONResponse:
         setting, project = body.retrieval_setting, serving.project_for(request)
         request.state.question = options.check_question("query", body.query)
@@ -101,11 +101,11 @@ def add_dify(made: FastAPI, serving: Serving) -> None:
         return JSONResponse({"records": records})
 
 
-def add_openai(made: FastAPI, serving: Serving) -> None:
+def add_openai(app: FastAPI, serving: Serving) -> None:
     """Add the route of OpenAI."""
     options = serving.options
 
-    @made.post(OPENAI_PATH + "{id}/search", tags=["other shapes"], summary="OpenAI's search of a vector store")
+    @app.post(OPENAI_PATH + "{id}/search", tags=["other shapes"], summary="OpenAI's search of a vector store")
     async def search(request: Request, id: str, body: OpenAIBody) -> JSONResponse:
         project = serving.project_for(request)
         queries = [body.query] if isinstance(body.query, str) else body.query

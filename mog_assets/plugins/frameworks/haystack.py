@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mog_assets.plugins.frameworks.retrievers import Retriever, facts, identity, missing
+from mog_assets.plugins.frameworks.retrievers import ProjectRetriever, facts, identity, missing
 from mog_assets.serve.project import Project
 from mog_assets.serve.results import Passage
 
@@ -37,7 +37,7 @@ class MogRetriever:
         corpora: Sequence[str] | None = None,
         where: Mapping[str, Any] | None = None,
     ) -> None:
-        self._retriever = Retriever(config, budget=budget, k=k, method=method, corpora=corpora, where=where)
+        self._retriever = ProjectRetriever(config, budget=budget, k=k, method=method, corpora=corpora, where=where)
 
     @property
     def project(self) -> Project:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import PrivateAttr
 
-from mog_assets.plugins.frameworks.retrievers import Retriever, facts, identity, missing
+from mog_assets.plugins.frameworks.retrievers import ProjectRetriever, facts, identity, missing
 from mog_assets.serve.project import Project
 
 try:
@@ -37,11 +37,11 @@ class MogRetriever(BaseRetriever):
     method: str | None = None
     corpora: Sequence[str] | None = None
     where: Mapping[str, Any] | None = None
-    _retriever: Retriever = PrivateAttr()
+    _retriever: ProjectRetriever = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
         """Name the project; it is opened for the first question."""
-        self._retriever = Retriever(self.config)
+        self._retriever = ProjectRetriever(self.config)
 
     @property
     def project(self) -> Project:

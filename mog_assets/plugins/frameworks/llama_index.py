@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mog_assets.plugins.frameworks.retrievers import Retriever, facts, identity, missing
+from mog_assets.plugins.frameworks.retrievers import ProjectRetriever, facts, identity, missing
 from mog_assets.serve.project import Project
 from mog_assets.serve.results import Passage
 
@@ -18,7 +18,7 @@ except ModuleNotFoundError as error:
     raise missing(error) from error
 
 # What a language model is told of a passage besides its text; the rest is for programs.
-_TOLD = ("title", "page", "headings", "source")
+_METADATA = ("title", "page", "headings", "source")
 
 
 class MogRetriever(BaseRetriever):
@@ -42,7 +42,7 @@ class MogRetriever(BaseRetriever):
         **base: Any,
     ) -> None:
         super().__init__(**base)
-        self._retriever = Retriever(config, budget=budget, k=k, method=method, corpora=corpora, where=where)
+        self._retriever = ProjectRetriever(config, budget=budget, k=k, method=method, corpora=corpora, where=where)
 
     @property
     def project(self) -> Project:
@@ -59,8 +59,8 @@ class MogRetriever(BaseRetriever):
 
 def _node(passage: Passage) -> TextNode:
     meta = {name: value for name, value in facts(passage).items() if name != "score"}
-    others = [name for name in meta if name not in _TOLD or not meta[name]]
-    whole = RelatedNodeInfo(node_id=f"{passage.corpus}/{passage.doc}", metadata={"title": passage.title})
+    others = [name for name in meta if name not in _METADATA or not meta[name]]
+    source = RelatedNodeInfo(node_id=f"{passage.corpus}/{passage.doc}", metadata={"title": passage.title})
     return TextNode(
         id_=identity(passage),
         text=passage.text,
@@ -69,5 +69,5 @@ def _node(passage: Passage) -> TextNode:
         excluded_embed_metadata_keys=others,
         start_char_idx=passage.start,
         end_char_idx=passage.end,
-        relationships={NodeRelationship.SOURCE: whole},
+        relationships={NodeRelationship.SOURCE: source},
     )

@@ -15,7 +15,7 @@ from mog_assets.serve.project import Project
 from mog_assets.serve.results import Passage
 
 
-class Retriever:
+class ProjectRetriever:
     """A project, and how it is asked unless a question says otherwise.
 
     Args:

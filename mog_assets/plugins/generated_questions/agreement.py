@@ -90,19 +90,19 @@ def agreement(
         interval); Voorhees 2000, Variations in Relevance Judgments (tau of systems' rankings).
     """
     rows = []
-    for real, made in _pairs(per_question, origins, corpora):
+    for real, generated in _pairs(per_question, origins, corpora):
         measure = LEADS[real[0].evidence]
-        sides = [_values(part, measure, kinds) for _, part in (real, made)]
-        shared = [name for name in sides[0].columns if name in sides[1].columns]
-        if len(shared) < 2:
+        sides = [_values(part, measure, kinds) for _, part in (real, generated)]
+        common = [name for name in sides[0].columns if name in sides[1].columns]
+        if len(common) < 2:
             continue
         names = {
             f"{side}{key}": value
-            for side, (board, _) in (("", real), ("made_", made))
+            for side, (board, _) in (("", real), ("made_", generated))
             for key, value in board._asdict().items()
         }
-        first, second = (_totals(side[shared]) for side in sides)
-        rows.append({**names, "measure": measure, **_compared(shared, first, second, seed)})
+        first, second = (_totals(side[common]) for side in sides)
+        rows.append({**names, "measure": measure, **_compared(common, first, second, seed)})
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -115,9 +115,9 @@ def _pairs(
     """Real boards, each with every generated board over one of its corpora."""
     sides = list(boards(per_question, origins))
     for real in (side for side in sides if not is_generated(side[0].question_set, origins)):
-        for made in (side for side in sides if is_generated(side[0].question_set, origins)):
-            if {*corpora.get(real[0].question_set, ())} & {*corpora.get(made[0].question_set, ())}:
-                yield real, made
+        for generated in (side for side in sides if is_generated(side[0].question_set, origins)):
+            if {*corpora.get(real[0].question_set, ())} & {*corpora.get(generated[0].question_set, ())}:
+                yield real, generated
 
 
 def _values(part: pd.DataFrame, measure: str, kinds: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
@@ -135,18 +135,18 @@ def _totals(values: pd.DataFrame) -> Totals:
     return by_document(values.to_numpy(np.float64), values.index.get_level_values("document").to_numpy(str))
 
 
-def _compared(methods: list[str], real: Totals, made: Totals, seed: int) -> dict[str, Any]:
+def _compared(methods: list[str], real: Totals, generated: Totals, seed: int) -> dict[str, Any]:
     # Importing it takes longer than a run that has nothing to do.
     from scipy.stats import kendalltau
 
-    values, others = real.mean, made.mean
+    values, others = real.mean, generated.mean
     best, chosen = int(values.argmax()), int(others.argmax())
     row: dict[str, Any] = {
         "methods": len(methods),
         "n": real.questions,
         "documents": len(real.sizes),
-        "made_n": made.questions,
-        "made_documents": len(made.sizes),
+        "made_n": generated.questions,
+        "made_documents": len(generated.sizes),
         "tau": float(kendalltau(np.round(values, _DECIMALS), np.round(others, _DECIMALS)).statistic),
         "best": methods[best],
         "best_value": values[best],
@@ -154,16 +154,16 @@ def _compared(methods: list[str], real: Totals, made: Totals, seed: int) -> dict
         "chosen_value": values[chosen],
         "difference": values[chosen] - values[best],
     }
-    fewer = min(real, made, key=lambda side: side.effective)
+    fewer = min(real, generated, key=lambda side: side.effective)
     if min(row["documents"], row["made_documents"]) < 2:
         return row | dict.fromkeys(("tau_low", "tau_high", "difference_low", "difference_high", "share"), np.nan)
     # Different seeds: with equal ones, sides with as many documents would see the same resamples.
-    drawn, others_drawn = resampled_means(real, RESAMPLES, seed), resampled_means(made, RESAMPLES, seed + 1)
-    low, high = ends(taus(drawn, others_drawn), fewer)
+    samples, other_samples = resampled_means(real, RESAMPLES, seed), resampled_means(generated, RESAMPLES, seed + 1)
+    low, high = ends(taus(samples, other_samples), fewer)
     row["tau_low"] = max(-1.0, min(low, 2 * row["tau"] - high))
     row["tau_high"] = min(1.0, max(high, 2 * row["tau"] - low))
-    picked = np.take_along_axis(drawn, others_drawn.argmax(axis=1)[:, None], axis=1)[:, 0]
-    behind = np.round(picked - drawn.max(axis=1), _DECIMALS)
+    picked = np.take_along_axis(samples, other_samples.argmax(axis=1)[:, None], axis=1)[:, 0]
+    behind = np.round(picked - samples.max(axis=1), _DECIMALS)
     row["difference_low"], row["difference_high"] = ends(behind, fewer)
     return row | {"share": float((behind == 0).mean())}
 
@@ -194,8 +194,8 @@ def sentence(row: Mapping[str, Any]) -> str:
         text = f"Whether generated questions rank {many} as real ones do cannot be told from questions about"
         return f"{text} one document ({tau}, without an interval; {_sides(row)})."
     tau += f" [{row['tau_low']:.2f}, {row['tau_high']:.2f}]"
-    alike = next(words for least, words in _WORDS if row["tau"] >= least)
-    text = f"Generated questions rank {many} {alike} real ones do"
+    degree = next(words for least, words in _WORDS if row["tau"] >= least)
+    text = f"Generated questions rank {many} {degree} real ones do"
     if row["tau_low"] <= 0 <= row["tau_high"]:
         text = f"Whether generated questions rank {many} as real ones do is not known"
     where = "the best"
@@ -212,12 +212,12 @@ def sentence(row: Mapping[str, Any]) -> str:
 
 def _sides(row: Mapping[str, Any]) -> str:
     """The two boards, with their numbers of questions."""
-    real, made = (
+    real, generated = (
         f"{row[f'{side}question_set']}, {row[f'{side}split']}{KNOWN_BY[row[f'{side}evidence']]}: "
         f"{on_documents(int(row[f'{side}n']), int(row[f'{side}documents']))}"
         for side in ("", "made_")
     )
-    return f"{made}; {real}"
+    return f"{generated}; {real}"
 
 
 def points(row: Mapping[str, Any], scores: pd.DataFrame) -> pd.DataFrame:
@@ -231,12 +231,12 @@ def points(row: Mapping[str, Any], scores: pd.DataFrame) -> pd.DataFrame:
         By method: kind; value, low and high (the mean on real questions with its interval); other (the mean on
         generated ones).
     """
-    kept = scores[(scores["measure"] == row["measure"]) & scores["kind"].map(_counts)]
-    parts = dict(boards(kept))
+    selected = scores[(scores["measure"] == row["measure"]) & scores["kind"].map(_counts)]
+    parts = dict(boards(selected))
     keys = (Board(*(row[f"{side}{name}"] for name in Board._fields)) for side in ("", "made_"))
-    real, made = (parts[key].set_index("method") for key in keys)
-    both = [name for name in real.index if name in made.index]
-    return real.loc[both, ["kind", "value", "low", "high"]].assign(other=made.loc[both, "value"])
+    real, generated = (parts[key].set_index("method") for key in keys)
+    both = [name for name in real.index if name in generated.index]
+    return real.loc[both, ["kind", "value", "low", "high"]].assign(other=generated.loc[both, "value"])
 
 
 def _make(per_question: pd.DataFrame, kinds: Mapping[str, tuple[str, str]], settings: Settings) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from mog_assets.plugins.generated_questions.candidates import ANSWERED, OPEN, RE
 from mog_assets.plugins.generated_questions.model import FORM, NothingToAsk, request, written
 from mog_assets.plugins.generated_questions.windows import Extract
 from mog_assets.resources import tracing
-from mog_assets.resources.chat import Completion, Form, Message, NoResponse, RequestFailed, SpendCapReached
+from mog_assets.resources.chat import AnswerForm, ChatMessage, Completion, NoResponse, RequestFailed, SpendCapReached
 from mog_assets.resources.llm import OpenAIModel
 from mog_assets.resources.progress import Advance
 from mog_assets.resources.store import digest
@@ -97,7 +97,10 @@ def ask(
 
 
 def complete_many(
-    llm: OpenAIModel, requests: Sequence[Sequence[Message]], advance: Advance | None = None, form: Form | None = None
+    llm: OpenAIModel,
+    requests: Sequence[Sequence[ChatMessage]],
+    advance: Advance | None = None,
+    form: AnswerForm | None = None,
 ) -> list[Completion | Failure]:
     """Answer chats concurrently, in order; a failed one does not stop the others, and equal ones are one request.
 
@@ -108,7 +111,7 @@ def complete_many(
         MogError: as `OpenAIModel.complete`, except failures of single requests.
     """
 
-    def answer(messages: Sequence[Message]) -> Completion | Failure:
+    def answer(messages: Sequence[ChatMessage]) -> Completion | Failure:
         try:
             return llm.complete(messages, form)
         except RequestFailed as error:
@@ -137,7 +140,7 @@ def complete_many(
     return [answers[key] for key in keys]
 
 
-def _cached(llm: OpenAIModel, messages: Sequence[Message], stopped: str) -> Completion | Failure:
+def _cached(llm: OpenAIModel, messages: Sequence[ChatMessage], stopped: str) -> Completion | Failure:
     try:
         return llm.complete(messages, FORM)
     except SpendCapReached:

@@ -30,7 +30,7 @@ from mog_assets.plugins.generated_questions.leads import RETRIEVERS, leads_back
 from mog_assets.plugins.generated_questions.likeness import repetitions
 from mog_assets.plugins.generated_questions.model import prompts_fingerprint
 from mog_assets.plugins.generated_questions.settings import GENERATION, KEY, GenerationSettings
-from mog_assets.plugins.generated_questions.windows import Extract, drawn, windows
+from mog_assets.plugins.generated_questions.windows import Extract, sample_documents, windows
 from mog_assets.questions.sets import Question, write_questions
 from mog_assets.resources.store import Artefact, digest
 from mog_assets.search.index import Index
@@ -39,30 +39,30 @@ from mog_assets.search.retrieval import Retrieval
 
 GROUP = "synthesis"
 # Files of kept questions start with `bucket`, as everywhere.
-_ASKED, _DROPPED = "asked", "dropped.parquet"
+_REQUESTS, _DROPPED = "asked", "dropped.parquet"
 
 
 def build_generated(work: Work) -> None:
     """Make questions from the documents of a corpus, and keep those that pass every check."""
-    corpus, made = str(work.corpus), _generation(work.settings)
+    corpus, generation = str(work.corpus), _generation(work.settings)
     work.info["retry"] = None
-    parts = _windows(work, made) if made.corpora is None or corpus in made.corpora else []
+    parts = _windows(work, generation) if generation.corpora is None or corpus in generation.corpora else []
     # Statistics are of all corpora.
     corpora = Corpora.open(work.tools.store.read, work.settings, [corpus])
-    candidates = _asked(work, parts)
-    kept, lost = _checked(work, corpora, candidates)
-    _write(work, kept, lost)
+    candidates = _request_candidates(work, parts)
+    accepted, lost = _checked(work, corpora, candidates)
+    _write(work, accepted, lost)
     work.counts |= {
         "documents": len({part.document for part in parts}),
-        "questions": len(kept),
+        "questions": len(accepted),
         "dropped": len(lost),
         **{f"dropped: {reason}": n for reason, n in filters.counted(lost).items()},
     }
     work.shown["made by"] = work.settings.llm.model
-    sample = [{"question": q.question, "answer": q.answer, "kind": q.kind} for q in kept[:10]]
+    sample = [{"question": q.question, "answer": q.answer, "kind": q.kind} for q in accepted[:10]]
     work.show_table("sample", sample)
     work.show_table(
-        "kinds", [{"kind": kind, "questions": n} for kind, n in Counter(q.kind for q in kept).most_common()]
+        "kinds", [{"kind": kind, "questions": n} for kind, n in Counter(q.kind for q in accepted).most_common()]
     )
     work.show_table("dropped", [{"reason": r, "questions": n} for r, n in filters.counted(lost).items()])
     shown = [
@@ -72,27 +72,27 @@ def build_generated(work: Work) -> None:
 
 
 def _generation(settings: Settings) -> GenerationSettings:
-    made = GENERATION.of(settings)
-    assert made is not None
-    return made
+    generation = GENERATION.of(settings)
+    assert generation is not None
+    return generation
 
 
-def _windows(work: Work, made: GenerationSettings) -> list[Extract]:
+def _windows(work: Work, generation: GenerationSettings) -> list[Extract]:
     """The parts of documents that questions are made from, documents in the order of the store."""
     documents, seed = work.input("documents"), work.settings.seed
     paths = [documents.path(name) for name in documents.names("bucket")]
     every = (identity for path in paths for identity in pq.read_table(path, columns=["id"])["id"].to_pylist())
-    chosen = drawn(every, made.documents, seed)
+    chosen = sample_documents(every, generation.documents, seed)
     extracts = []
     for path in paths:
         table = pq.read_table(path, columns=["id", "title", "text"])
         table = table.filter(pc.is_in(table["id"], pa.array(sorted(chosen), pa.string())))
         for row in table.to_pylist():
-            extracts += windows(row["id"], row["title"], row["text"], made, seed)
+            extracts += windows(row["id"], row["title"], row["text"], generation, seed)
     return extracts
 
 
-def _asked(work: Work, parts: Sequence[Extract]) -> list[Candidate | Dropped]:
+def _request_candidates(work: Work, parts: Sequence[Extract]) -> list[Candidate | Dropped]:
     """What the model wrote, in the order of the windows; requests that got no answer are recorded as open."""
     llm, before = work.tools.llm, work.tools.llm.tally
     with work.progress(len(parts), "questions asked for") as advance:
@@ -101,7 +101,7 @@ def _asked(work: Work, parts: Sequence[Extract]) -> list[Candidate | Dropped]:
     for row in replies.rows:
         by_bucket.setdefault(bucket_of(row.document, work.settings.buckets), []).append(row)
     for bucket, rows in sorted(by_bucket.items()):
-        path, exists = work.file(f"{_ASKED}_{bucket:04d}.parquet", [repr(row) for row in rows])
+        path, exists = work.file(f"{_REQUESTS}_{bucket:04d}.parquet", [repr(row) for row in rows])
         if not exists:
             with work.writing(path) as temporary:
                 write_asked(rows, temporary)
@@ -129,7 +129,7 @@ def _answered(work: Work) -> Mapping[str, ModelRequest]:
     before = work.draft.previous
     if before is None or work.repeats is not None:
         return {}
-    return read_asked(before.path(name) for name in before.names(_ASKED))
+    return read_asked(before.path(name) for name in before.names(_REQUESTS))
 
 
 def _checked(
@@ -157,19 +157,19 @@ def _checked(
         retrieval = Retrieval(Index.open(work.tools, corpora), texts, given=vectors)
         back = leads_back(retrieval, positions)
         advance(len(texts))
-    kept = []
+    accepted = []
     for i, (candidate, question) in enumerate(passed):
         missed = [name for name in RETRIEVERS if not back[name][i]]
         if missed:
             lost.append(filters.dropped(candidate.window, question.question, filters.NOT_FOUND[missed[0]]))
         else:
-            kept.append(question)
-    return kept, lost
+            accepted.append(question)
+    return accepted, lost
 
 
-def _write(work: Work, kept: Sequence[Question], lost: Sequence[Dropped]) -> None:
+def _write(work: Work, accepted: Sequence[Question], lost: Sequence[Dropped]) -> None:
     by_bucket: dict[int, list[Question]] = {}
-    for question in kept:
+    for question in accepted:
         by_bucket.setdefault(bucket_of(question.evidence[0].doc, work.settings.buckets), []).append(question)
     for bucket, questions in sorted(by_bucket.items()):
         path, exists = work.file(f"bucket_{bucket:04d}.parquet", [repr(question) for question in questions])
@@ -190,10 +190,10 @@ def _model(tools: Tools) -> str:
 
 
 def _decides(tools: Tools) -> list[Any]:
-    made = _generation(tools.settings)
+    generation = _generation(tools.settings)
     by = [_model(tools), prompts_fingerprint()]
     # Buckets are those of the documents, an input.
-    return [made.model_dump(), tools.settings.seed, tools.settings.bm25.model_dump(), tools.encoder.identity, *by]
+    return [generation.model_dump(), tools.settings.seed, tools.settings.bm25.model_dump(), tools.encoder.identity, *by]
 
 
 def _complete(tools: Tools, stored: Artefact) -> bool:
@@ -213,7 +213,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             description="Questions made from documents, each checked against its document and the indexes.",
             is_result=True,
             group=GROUP,
-            deps=(*needed.per_corpus, *needed.shared),
+            deps=(*needed.per_corpus, *needed.common),
             settings=_decides,
             checks=(checks.EVERY_QUESTION_WAS_ANSWERED,),
             intact=_complete,

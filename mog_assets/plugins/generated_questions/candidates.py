@@ -66,7 +66,7 @@ class Dropped:
     detail: str
 
 
-_ASKED = pa.schema(
+_REQUEST_SCHEMA = pa.schema(
     [("key", pa.string()), ("document", pa.string()), ("number", pa.int32())]
     + [("state", pa.string()), ("said", pa.string())]
 )
@@ -78,7 +78,7 @@ _DROPPED = pa.schema(
 
 def write_asked(rows: Sequence[ModelRequest], path: Path) -> None:
     """Write requests."""
-    pq.write_table(pa.Table.from_pylist([asdict(row) for row in rows], _ASKED), path, compression="zstd")
+    pq.write_table(pa.Table.from_pylist([asdict(row) for row in rows], _REQUEST_SCHEMA), path, compression="zstd")
 
 
 def read_asked(paths: Iterable[Path]) -> Mapping[str, ModelRequest]:

@@ -40,19 +40,19 @@ def normalised(text: str) -> str:
 
 def near_copies(texts: Sequence[str], others: Sequence[str]) -> list[bool]:
     """Return for each of n texts whether it is a near copy of any of some others, such as test questions."""
-    kept = _Texts()
+    known = _Texts()
     for other in others:
-        kept.add(other)
-    return [kept.has_copy(text) for text in texts]
+        known.add(other)
+    return [known.has_copy(text) for text in texts]
 
 
 def repetitions(texts: Sequence[str]) -> list[bool]:
     """Return for each of n texts whether it is a near copy of an earlier one that is not a repetition itself."""
-    kept, repeated = _Texts(), []
+    earlier, repeated = _Texts(), []
     for text in texts:
-        repeated.append(kept.has_copy(text))
+        repeated.append(earlier.has_copy(text))
         if not repeated[-1]:
-            kept.add(text)
+            earlier.add(text)
     return repeated
 
 
@@ -72,8 +72,8 @@ class _Texts:
     def has_copy(self, text: str) -> bool:
         words = _content(text)
         # A copy has a counterpart of every word: that of the rarest is enough to find it.
-        alike = min((self._by_beginning.get(word[:_BEGINNING], []) for word in words), key=len, default=[])
-        return normalised(text) in self._normalised or any(_agree(words, other) for other in alike)
+        similar = min((self._by_beginning.get(word[:_BEGINNING], []) for word in words), key=len, default=[])
+        return normalised(text) in self._normalised or any(_agree(words, other) for other in similar)
 
 
 def _content(text: str) -> list[str]:

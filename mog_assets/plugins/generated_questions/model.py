@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from mog_assets.answer.prompting import fenced, fill, marks, neutral, nonce, prompt_of
-from mog_assets.answer.replies import VERSION, Unparsable, agreed, decode, said, shown, worded
+from mog_assets.answer.replies import VERSION, Unparsable, agreed, decode, shown, without_reasoning, worded
 from mog_assets.plugins.generated_questions.windows import BREADTHS, Extract
-from mog_assets.resources.chat import Form, Message
+from mog_assets.resources.chat import AnswerForm, ChatMessage
 
 _PACKAGE = "mog_assets.plugins.generated_questions"
 _PROMPTS = ("data", "question")
@@ -17,7 +17,7 @@ _PROMPTS = ("data", "question")
 _MOST_QUOTES = 4
 _MAYBE = {"type": ["string", "null"]}
 # All is null where there is nothing to ask.
-FORM = Form(
+FORM = AnswerForm(
     "question",
     {"question": _MAYBE, "answer": _MAYBE, "quote": {"type": ["array", "null"], "items": {"type": "string"}}},
 )
@@ -43,7 +43,7 @@ def prompts_fingerprint() -> str:
     return hashlib.sha256(repr(read).encode()).hexdigest()[:8]
 
 
-def request(window: Extract) -> list[Message]:
+def request(window: Extract) -> list[ChatMessage]:
     """The messages that ask for a question."""
     prompt, rule = prompt_of(_PACKAGE, "question"), prompt_of(_PACKAGE, "data")
     titled = [("title", window.title)] if window.title.strip() else []
@@ -66,7 +66,7 @@ def written(text: str) -> WrittenQuestion:
         Unparsable: there is none, or a value has another type, is blank, or refuses.
         NothingToAsk: the question is null.
     """
-    fields = agreed([value for value in decode(said(text)) if "question" in value], "question")
+    fields = agreed([value for value in decode(without_reasoning(text)) if "question" in value], "question")
     if fields["question"] is None:
         raise NothingToAsk
     quotes = fields.get("quote")

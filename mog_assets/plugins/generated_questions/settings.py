@@ -52,19 +52,19 @@ class GenerationSettings(SettingsModel):
 
 
 def _check(settings: Settings) -> None:
-    made = GENERATION.of(settings)
-    for corpus in (made and made.corpora) or ():
+    generation = GENERATION.of(settings)
+    for corpus in (generation and generation.corpora) or ():
         if corpus not in settings.corpora:
             names = ", ".join(settings.corpora)
             raise ValueError(f"generation.corpora: expected names of corpora ({names}), got {corpus!r}")
     chunker = settings.chunker.name
-    if made is not None and registry.CHUNKERS[chunker].trained:
+    if generation is not None and registry.CHUNKERS[chunker].trained:
         raise ValueError(
             f"generation: expected none with chunker.name {chunker!r}, because chunks would be made from questions "
             "that are made with the chunks; choose another chunker, or leave generation out"
         )
     for name, question_set in settings.question_sets.items():
-        if question_set.source == SOURCE and made is None:
+        if question_set.source == SOURCE and generation is None:
             raise ValueError(
                 f"question_sets.{name}.source: expected `generation` in this file, which says how questions are "
                 "made, got none: add `generation: {documents: 200}`"
@@ -77,7 +77,7 @@ GENERATION: Section[GenerationSettings | None] = Section(
     GenerationSettings | None,
     None,
     check=_check,
-    asks_model=lambda made: made is not None,
+    asks_model=lambda value: value is not None,
     # Questions that are made differ from one evaluation to the next, and only those of both are compared.
     scored=False,
 )

@@ -21,17 +21,17 @@ _EXAMPLE = """\
 """
 
 
-def _read(asked: ReadSet) -> QuestionReading:
+def _read(request: ReadSet) -> QuestionReading:
     """Read questions made from the documents of some corpora."""
     from mog_assets.questions.reading import QuestionReading
     from mog_assets.questions.sets import divided, load_questions
 
     questions: list[Question] = []
-    for corpus in asked.settings.corpora:
-        stored = asked.work.input(KEY, corpus)
+    for corpus in request.settings.corpora:
+        stored = request.work.input(KEY, corpus)
         for name in stored.names("bucket"):
             questions += load_questions(stored.path(name))
-    reading = QuestionReading(divided(questions, asked.parts))
+    reading = QuestionReading(divided(questions, request.parts))
     reading.divided = len(reading.questions)
     reading.splits = Counter(question.split for question in reading.questions)
     reading.reports = [

@@ -59,7 +59,7 @@ class Extract:
     text: str
 
 
-def drawn(documents: Iterable[str], most: int, seed: int) -> set[str]:
+def sample_documents(documents: Iterable[str], most: int, seed: int) -> set[str]:
     """Ids of the documents that questions are made from: all, or `most` of them.
 
     Args:

@@ -108,7 +108,7 @@ class Weights:
         """All arrays but the embeddings of tokens, by BERT's names: float32."""
         config = self.config
         size, wide = config.hidden_size, config.intermediate_size
-        made = {
+        layers = {
             "embeddings.position_embeddings.weight": self.plain("emb.pos").reshape(-1, size),
             "embeddings.token_type_embeddings.weight": self.plain("emb.type").reshape(-1, size),
             "embeddings.LayerNorm.weight": self.plain("emb.ln.w"),
@@ -121,18 +121,18 @@ class Weights:
                 norm = short.endswith("ln")
                 packed = None if norm else self._blocks(f"{its}.w", *shapes.get(short, (size, size)))
                 weight = self.plain(f"{its}.w") if packed is None else unpacked(packed)
-                made |= {
+                layers |= {
                     f"encoder.layer.{layer}.{name}.weight": weight,
                     f"encoder.layer.{layer}.{name}.bias": self.plain(f"{its}.b"),
                 }
-        return made
+        return layers
 
 
 def unpacked(blocks: np.ndarray) -> np.ndarray:
     """The numbers of blocks: float32 of shape (rows, 32 × blocks of a row)."""
     low, high = blocks["numbers"] & 15, blocks["numbers"] >> 4
-    whole = np.concatenate([low, high], axis=-1).astype(np.float32) - 8
-    return (whole * blocks["scale"].astype(np.float32)[..., None]).reshape(len(blocks), -1)
+    values = np.concatenate([low, high], axis=-1).astype(np.float32) - 8
+    return (values * blocks["scale"].astype(np.float32)[..., None]).reshape(len(blocks), -1)
 
 
 class E5(Bert):

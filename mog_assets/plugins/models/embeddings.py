@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Form:
+class EmbeddingForm:
     """How an endpoint is asked, and what it answers.
 
     Attributes:
@@ -64,7 +64,7 @@ def listed(answer: Any) -> tuple[list[Any], int]:
 
 ENCODER_FORMS.register(
     "openai",
-    Form(
+    EmbeddingForm(
         Provider("https://api.openai.com/v1", "/embeddings", "OPENAI_API_KEY"),
         2048,
         "dimensions",
@@ -74,7 +74,7 @@ ENCODER_FORMS.register(
 )
 
 
-class Served:
+class EmbeddingEndpoint:
     """Asks an endpoint for unit vectors of float16.
 
     Args:
@@ -106,9 +106,9 @@ class Served:
         return self.settings.prompt(role) or ""
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """Where and how it computes, for people."""
-        return self.service.said
+        return self.service.description
 
     def is_token(self, words: Sequence[str]) -> np.ndarray:
         """All: which words a served model knows is not known, and most know those of many languages."""
@@ -125,7 +125,7 @@ class Served:
         """
         batches = list(self._batches(items, role))
         texts_of = [texts for _, texts in batches]
-        for number, vectors in together(lambda texts: self._asked(texts, role), texts_of, self.endpoint.concurrency):
+        for number, vectors in together(lambda texts: self._request(texts, role), texts_of, self.endpoint.concurrency):
             yield _hashed(batches[number][0], vectors)
 
     def _batches(self, items: Hashed, role: Role) -> Iterator[tuple[Hashed, list[str]]]:
@@ -147,7 +147,7 @@ class Served:
         if batch:
             yield batch, texts
 
-    def _asked(self, texts: Sequence[str], role: Role) -> Vectors:
+    def _request(self, texts: Sequence[str], role: Role) -> Vectors:
         rows = self._rows(texts, role)
         return np.stack([np.zeros(self.size or 0, np.float16) if row is None else row for row in rows])
 

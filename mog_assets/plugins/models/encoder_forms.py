@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mog_assets import registry
-from mog_assets.plugins.models.embeddings import Form, listed
+from mog_assets.plugins.models.embeddings import EmbeddingForm, listed
 from mog_assets.plugins.models.served import Provider
 from mog_assets.resources.encoder_settings import Role
 
@@ -12,7 +12,7 @@ _VOYAGE: dict[Role, str] = {"passage": "document", "query": "query"}
 
 registry.ENCODER_FORMS.register(
     "cohere",
-    Form(
+    EmbeddingForm(
         Provider("https://api.cohere.com", "/v2/embed", "COHERE_API_KEY"),
         96,
         "output_dimension",
@@ -31,7 +31,7 @@ registry.ENCODER_FORMS.register(
 )
 registry.ENCODER_FORMS.register(
     "voyage",
-    Form(
+    EmbeddingForm(
         Provider("https://api.voyageai.com/v1", "/embeddings", "VOYAGE_API_KEY"),
         1000,
         "output_dimension",

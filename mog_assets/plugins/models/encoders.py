@@ -6,11 +6,11 @@ from typing import Any
 
 from mog_assets import registry
 from mog_assets.plugins.models.served_settings import EmbeddingsSettings
-from mog_assets.resources.encoder import Model
+from mog_assets.resources.encoder import EncoderModel
 from mog_assets.resources.encoder_settings import EncoderKey, EncoderSettings, NamedEncoder
 
 
-def _multilingual(settings: EncoderSettings, setting: str) -> Model:
+def _multilingual(settings: EncoderSettings, setting: str) -> EncoderModel:
     from mog_assets.plugins.models.multilingual import Multilingual
 
     return Multilingual(settings, setting)
@@ -28,11 +28,11 @@ registry.ENCODERS.register(
 )
 
 
-def _served(settings: Any) -> Model:
+def _served(settings: Any) -> EncoderModel:
     # Here, because it imports an HTTP client.
-    from mog_assets.plugins.models.embeddings import Served
+    from mog_assets.plugins.models.embeddings import EmbeddingEndpoint
 
-    return Served(settings, settings.endpoint)
+    return EmbeddingEndpoint(settings, settings.endpoint)
 
 
 registry.ENCODER_KEYS.register("endpoint", EncoderKey(EmbeddingsSettings, _served))

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from mog_assets import registry
-from mog_assets.resources.encoder_settings import Family
+from mog_assets.resources.encoder_settings import EncoderFamily
 
 _SEARCH = "Represent this sentence for searching relevant passages: "
 _INSTRUCT = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
 
-registry.FAMILIES.register(r"e5-.*instruct", Family(_INSTRUCT.replace("\nQuery:", "\nQuery: ")))
-registry.FAMILIES.register(r"(?:^|-)e5-(?:small|base|large)", Family("query: ", "passage: "))
-registry.FAMILIES.register(r"^bge-m3", Family(pooling="cls"))
-registry.FAMILIES.register(r"^bge-(?:small|base|large)-en", Family(_SEARCH, pooling="cls"))
-registry.FAMILIES.register(r"^snowflake-arctic-embed-[mls]\S*-v2", Family("query: ", pooling="cls"))
-registry.FAMILIES.register(r"^snowflake-arctic-embed", Family(_SEARCH, pooling="cls"))
-registry.FAMILIES.register(r"^nomic-embed-text", Family("search_query: ", "search_document: "))
-registry.FAMILIES.register(r"^gte-(?:small|base|large)$", Family())
-registry.FAMILIES.register(r"^gte-", Family(pooling="cls"))
-registry.FAMILIES.register(r"^qwen3-embedding", Family(_INSTRUCT, pooling="last"))
-registry.FAMILIES.register(r"^mxbai-embed-large", Family(_SEARCH, pooling="cls"))
+registry.FAMILIES.register(r"e5-.*instruct", EncoderFamily(_INSTRUCT.replace("\nQuery:", "\nQuery: ")))
+registry.FAMILIES.register(r"(?:^|-)e5-(?:small|base|large)", EncoderFamily("query: ", "passage: "))
+registry.FAMILIES.register(r"^bge-m3", EncoderFamily(pooling="cls"))
+registry.FAMILIES.register(r"^bge-(?:small|base|large)-en", EncoderFamily(_SEARCH, pooling="cls"))
+registry.FAMILIES.register(r"^snowflake-arctic-embed-[mls]\S*-v2", EncoderFamily("query: ", pooling="cls"))
+registry.FAMILIES.register(r"^snowflake-arctic-embed", EncoderFamily(_SEARCH, pooling="cls"))
+registry.FAMILIES.register(r"^nomic-embed-text", EncoderFamily("search_query: ", "search_document: "))
+registry.FAMILIES.register(r"^gte-(?:small|base|large)$", EncoderFamily())
+registry.FAMILIES.register(r"^gte-", EncoderFamily(pooling="cls"))
+registry.FAMILIES.register(r"^qwen3-embedding", EncoderFamily(_INSTRUCT, pooling="last"))
+registry.FAMILIES.register(r"^mxbai-embed-large", EncoderFamily(_SEARCH, pooling="cls"))

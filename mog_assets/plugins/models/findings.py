@@ -16,7 +16,9 @@ def reranker(settings: Settings) -> Iterator[Finding]:
     if chosen := RERANKER.of(settings):
         one = Reranker(chosen)
         seconds = one.seconds()
-        yield Finding("reranker", OK, f"{one.model.said}: a question's {chosen.pieces} pieces in {seconds:.2f} s")
+        yield Finding(
+            "reranker", OK, f"{one.model.description}: a question's {chosen.pieces} pieces in {seconds:.2f} s"
+        )
 
 
 registry.FINDINGS.register("reranker", reranker)

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mog_assets.plugins.models.reranker_settings import Reading, RerankerSettings
+from mog_assets.plugins.models.reranker_settings import RerankerSettings, RerankRequest
 from mog_assets.resources import extras
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import digest
@@ -41,11 +41,11 @@ class CrossEncoder:
         return digest("cross-encoder", files, self.settings.max_length)[:16]
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """Where and how it reads, for people."""
         return f"{self.settings.model} on {self._loaded[1]}"
 
-    def scores(self, readings: Sequence[Reading]) -> Generator[tuple[int, np.ndarray]]:
+    def scores(self, readings: Sequence[RerankRequest]) -> Generator[tuple[int, np.ndarray]]:
         """See `reranker_settings.Model.scores`."""
         if not readings:
             return

@@ -53,7 +53,7 @@ class Multilingual(Transformer):
         return digest(_PACKAGE, self.version, _COMPUTATION, self.dtype)[:16]
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """Where and how it computes, for people."""
         return f"multilingual-e5-small ({_PACKAGE} {self.version}) on {self.device}, {self.dtype}"
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mog_assets.plugins.models.local_rerankers import CrossEncoder
-from mog_assets.plugins.models.reranker_settings import Model, Reading, RerankerSettings
+from mog_assets.plugins.models.reranker_settings import RerankerSettings, RerankModel, RerankRequest
 from mog_assets.resources import tracing
 from mog_assets.resources.vector_cache import VectorCache, add, lookup, text_hash
 
@@ -46,17 +46,17 @@ class Reranker:
         return [chosen, states, [] if endpoint is None else [endpoint.form, endpoint.url]]
 
     @cached_property
-    def model(self) -> Model:
+    def model(self) -> RerankModel:
         """What reads."""
         endpoint = self.settings.endpoint
         if endpoint is None:
             return CrossEncoder(self.settings)
         # Here, because it imports an HTTP client.
-        from mog_assets.plugins.models.served_rerankers import Served
+        from mog_assets.plugins.models.served_rerankers import RerankEndpoint
 
-        return Served(self.settings, endpoint)
+        return RerankEndpoint(self.settings, endpoint)
 
-    def scores(self, readings: Sequence[Reading]) -> list[np.ndarray]:
+    def scores(self, readings: Sequence[RerankRequest]) -> list[np.ndarray]:
         """How well each text answers its question: float32 arrays in [0, 1], one a reading, 1 is best.
 
         Raises:
@@ -83,15 +83,15 @@ class Reranker:
     def seconds(self) -> float:
         """How long the model reads the pieces of a question; they are of 500 characters, and nothing is kept."""
         texts = [f"{number}. {_SAMPLE}"[:_SAMPLE_CHARS] for number in range(self.settings.pieces)]
-        reading = [Reading("How long does it read?", texts)]
-        list(self.model.scores([Reading(reading[0].question, texts[:1])]))
+        reading = [RerankRequest("How long does it read?", texts)]
+        list(self.model.scores([RerankRequest(reading[0].question, texts[:1])]))
         start = time.perf_counter()
         list(self.model.scores(reading))
         return time.perf_counter() - start
 
     def _scores(
         self,
-        readings: Sequence[Reading],
+        readings: Sequence[RerankRequest],
         stored: dict[bytes, bytes],
         store: Callable[[list[tuple[bytes, bytes]]], None],
     ) -> list[np.ndarray]:
@@ -99,10 +99,10 @@ class Reranker:
         for reading in readings:
             texts = [text for text in dict.fromkeys(reading.texts) if _key(reading.question, text) not in stored]
             if texts:
-                wanted.append(Reading(reading.question, texts))
+                wanted.append(RerankRequest(reading.question, texts))
         texts_read = sum(len(reading.texts) for reading in wanted)
-        said = {"texts": texts_read, "model": self.settings.model}
-        with tracing.span("rerank", **said), closing(self.model.scores(wanted)) as done:
+        attributes = {"texts": texts_read, "model": self.settings.model}
+        with tracing.span("rerank", **attributes), closing(self.model.scores(wanted)) as done:
             for number, scores in done:
                 keys = [_key(wanted[number].question, text) for text in wanted[number].texts]
                 rows = [(key, score.tobytes()) for key, score in zip(keys, scores.astype(np.float32), strict=True)]

@@ -6,11 +6,11 @@ After their public references of 2026.
 from __future__ import annotations
 
 from mog_assets import registry
-from mog_assets.plugins.models.served_rerankers import Form, documents, tokens
+from mog_assets.plugins.models.served_rerankers import RerankForm, documents, tokens
 
 registry.RERANKER_FORMS.register(
     "cohere",
-    Form(
+    RerankForm(
         "https://api.cohere.com",
         "/v2/rerank",
         "COHERE_API_KEY",
@@ -24,7 +24,7 @@ registry.RERANKER_FORMS.register(
 )
 registry.RERANKER_FORMS.register(
     "voyage",
-    Form(
+    RerankForm(
         "https://api.voyageai.com/v1",
         "/rerank",
         "VOYAGE_API_KEY",
@@ -34,7 +34,7 @@ registry.RERANKER_FORMS.register(
 )
 registry.RERANKER_FORMS.register(
     "tei",
-    Form(
+    RerankForm(
         "",
         "/rerank",
         "TEI_API_KEY",

@@ -45,14 +45,14 @@ class RerankerSettings(NamedSettings):
 
 
 @dataclass(frozen=True)
-class Reading:
+class RerankRequest:
     """A question with texts that may answer it."""
 
     question: str
     texts: Sequence[str]
 
 
-class Model(Protocol):
+class RerankModel(Protocol):
     """What reads."""
 
     @property
@@ -60,10 +60,10 @@ class Model(Protocol):
         """Changes with everything that changes a score."""
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """Where and how it reads, for people."""
 
-    def scores(self, readings: Sequence[Reading]) -> Generator[tuple[int, np.ndarray]]:
+    def scores(self, readings: Sequence[RerankRequest]) -> Generator[tuple[int, np.ndarray]]:
         """Yield the number of a reading with the scores of its texts, float32 in [0, 1], in any order."""
 
 

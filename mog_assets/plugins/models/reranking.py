@@ -17,7 +17,7 @@ from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
 from mog_assets.index.corpora import Corpora
 from mog_assets.plugins.models.reranker import Reranker as Model
-from mog_assets.plugins.models.reranker_settings import EXPERT, RERANKER, Reading
+from mog_assets.plugins.models.reranker_settings import EXPERT, RERANKER, RerankRequest
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.search.candidates import Candidates
 from mog_assets.search.experts import EXPERTS, Cost, FurtherExpert
@@ -33,7 +33,7 @@ WEIGHT = 2.0
 
 
 @dataclass(frozen=True)
-class Reranker:
+class RerankRelation:
     """Scores the best pieces of a question by their texts; see `relations.Relation`.
 
     Attributes:
@@ -45,7 +45,7 @@ class Reranker:
 
     name: str
     corpora: Corpora
-    read: Callable[[Sequence[Reading]], Sequence[np.ndarray]]
+    read: Callable[[Sequence[RerankRequest]], Sequence[np.ndarray]]
     pieces: int
 
     def scores(self, candidates: Candidates, value: np.ndarray, queries: Sequence[Query]) -> np.ndarray:
@@ -65,7 +65,7 @@ class Reranker:
                 title, text = texts[document]
                 passages.append(f"{title}\n{text[start:end]}" if title else text[start:end])
             rows_of.append(top[rows])
-            readings.append(Reading(queries[question].text, passages))
+            readings.append(RerankRequest(queries[question].text, passages))
         scores = np.zeros(len(candidates.piece), np.float32)
         for rows, reading, answer in zip(rows_of, readings, self.read(readings), strict=True):
             given, count = np.asarray(answer, np.float32), len(reading.texts)
@@ -79,7 +79,7 @@ class Reranker:
 
 
 def reranking(
-    name: str, read: Scores, pieces: int = PIECES, weight: float = WEIGHT, said: str = "", version: str = "1"
+    name: str, read: Scores, pieces: int = PIECES, weight: float = WEIGHT, reason: str = "", version: str = "1"
 ) -> FurtherExpert:
     """A reranker as an expert, to be registered under its name.
 
@@ -88,28 +88,28 @@ def reranking(
         read: Scores texts for a question.
         pieces: How many of the best pieces of a question are read.
         weight: In `reranked`, beside 1 for BM25 and 2 for vectors.
-        said: What `--explain` says of a passage that it raised.
+        reason: What `--explain` says of a passage that it raised.
         version: Raised when it gives other scores for the same.
     """
 
-    def each(readings: Sequence[Reading]) -> list[np.ndarray]:
+    def each(readings: Sequence[RerankRequest]) -> list[np.ndarray]:
         return [read(reading.question, reading.texts) for reading in readings]
 
     return FurtherExpert(
-        lambda index: Reranker(name, index.corpora, each, pieces),
+        lambda index: RerankRelation(name, index.corpora, each, pieces),
         weight=weight,
-        said=said,
+        reason=reason,
         version=version,
         reads=True,
     )
 
 
-def _configured(index: Index) -> Reranker:
+def _configured(index: Index) -> RerankRelation:
     settings = RERANKER.of(index.settings)
     model = None if index.tools is None else index.tools.opened(_model)
     if settings is None or model is None:
         raise ConfigError("ranking.experts: expected the section `reranker`, which names its model, got none: add it")
-    return Reranker(EXPERT, index.corpora, model.scores, settings.pieces)
+    return RerankRelation(EXPERT, index.corpora, model.scores, settings.pieces)
 
 
 def _model(tools: Tools) -> Model | None:
@@ -137,7 +137,7 @@ EXPERTS.register(
     FurtherExpert(
         _configured,
         weight=WEIGHT,
-        said="read together with the question",
+        reason="read together with the question",
         options=_options,
         reads=True,
         cost=_cost,

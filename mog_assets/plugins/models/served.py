@@ -40,7 +40,7 @@ _OF_CONTENT = (400, 413, 422, 424)
 _SIZE = re.compile(r"token|length|long|size|large|big|less than|at most|max|limit|exceed|[超长長]", re.IGNORECASE)
 
 
-class Again(Exception):
+class Retry(Exception):
     """A call failed for a temporary reason, or for what it asks for (`of_content`).
 
     `wait` is the number of seconds that the endpoint asked for, if any.
@@ -121,7 +121,7 @@ class Service:
         return url.rstrip("/")
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """The model, where it is, and what was spent, for people."""
         cost = f", {self.spent.usd:.4g} USD" if self.settings.price else ""
         return f"{self.model} at {self.url}: {self.spent.calls:,} requests{cost}"
@@ -142,7 +142,7 @@ class Service:
         """
         attempts = attempts or self.settings.attempts
         repeated = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(Again),
+            retry=tenacity.retry_if_exception_type(Retry),
             stop=tenacity.stop_after_attempt(attempts),
             wait=self._wait,
             before_sleep=lambda state: self._count(retries=1),
@@ -174,7 +174,7 @@ class Service:
         try:
             result, units = read(answer)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise Again(
+            raise Retry(
                 f"expected an answer of the form that was asked for, got another ({error!r:.200})", None, True
             ) from None
         self._count(units=units, usd=units * self.settings.price / self._per)
@@ -207,37 +207,37 @@ class Service:
                         raise MogError(f"{self.section}.endpoint: expected at most {most:,} bytes, got a longer answer")
                     # The client's timeout is of single reads: an answer sent byte by byte could take for ever.
                     if time.monotonic() > deadline:
-                        raise Again(f"no complete answer within {self.settings.timeout:.3g} s")
+                        raise Retry(f"no complete answer within {self.settings.timeout:.3g} s")
             if response.status_code == 200:
                 return json.loads(data)
             fault = self._status_fault(response.status_code, response.headers.get("retry-after"), bytes(data))
         except httpx2.TimeoutException:
-            fault = Again(f"no answer within {self.settings.timeout:.3g} s")
+            fault = Retry(f"no answer within {self.settings.timeout:.3g} s")
         except httpx2.RequestError as error:
-            fault = Again(f"the connection failed: {self._line(str(error) or type(error).__name__)}")
+            fault = Retry(f"the connection failed: {self._line(str(error) or type(error).__name__)}")
         except ValueError:
-            fault = Again("expected JSON, got another body")
+            fault = Retry("expected JSON, got another body")
         # Raised outside the handlers: the library's error may show headers, and logs print the cause of an error.
         raise fault
 
     def _status_fault(self, status: int, wait: str | None, body: bytes) -> Exception:
-        said = self._line(body.decode("utf-8", "replace"))
+        reply = self._line(body.decode("utf-8", "replace"))
         section, where = f"{self.section}.endpoint", f"{self.url}{self.provider.path}"
-        if status == 402 or (status == 429 and any(code in said for code in _NO_CREDIT)):
-            return MogError(f"{section}: {self.url} has no credit for {self.provider.key}: add some ({said})")
+        if status == 402 or (status == 429 and any(code in reply for code in _NO_CREDIT)):
+            return MogError(f"{section}: {self.url} has no credit for {self.provider.key}: add some ({reply})")
         if status in _PASSING or status >= 500:
-            return Again(f"HTTP {status}: {said}", retry_after(wait), status == 500)
+            return Retry(f"HTTP {status}: {reply}", retry_after(wait), status == 500)
         if status in (401, 403):
             # The endpoint's message may quote the key.
             return MogError(f"{section}: {self.url} does not accept the key ({status}): set {self.provider.key}")
         if status == 404:
             return MogError(
                 f"{section}: {where} has no model {self.model!r}, or another form: check {self.section}.model and "
-                f"{section}.url (404: {said})"
+                f"{section}.url (404: {reply})"
             )
-        message = f"{section}: {self.model} at {where} rejected the request ({status}: {said})"
+        message = f"{section}: {self.model} at {where} rejected the request ({status}: {reply})"
         return (
-            ContentFault(message, status == 413 or bool(_SIZE.search(said)))
+            ContentFault(message, status == 413 or bool(_SIZE.search(reply)))
             if status in _OF_CONTENT
             else MogError(message)
         )

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.plugins.models.reranker_settings import Reading, RerankEndpointSettings, RerankerSettings
+from mog_assets.plugins.models.reranker_settings import RerankEndpointSettings, RerankerSettings, RerankRequest
 from mog_assets.plugins.models.served import Provider, Service, together
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.registry import RERANKER_FORMS
@@ -24,7 +24,7 @@ _BYTES_PER_CHAR, _ENVELOPE_BYTES = 12, 1 << 20
 
 
 @dataclass(frozen=True)
-class Form:
+class RerankForm:
     """How an endpoint is asked, and what it answers.
 
     Attributes:
@@ -56,7 +56,7 @@ def tokens(answer: Any) -> int:
 
 RERANKER_FORMS.register(
     "jina",
-    Form(
+    RerankForm(
         "https://api.jina.ai/v1",
         "/rerank",
         "JINA_API_KEY",
@@ -66,7 +66,7 @@ RERANKER_FORMS.register(
 )
 
 
-class Served:
+class RerankEndpoint:
     """Asks a rerank endpoint, a question at a time, several at once."""
 
     def __init__(self, settings: RerankerSettings, endpoint: RerankEndpointSettings) -> None:
@@ -82,15 +82,15 @@ class Served:
         )[:16]
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """Where and how it reads, for people."""
-        return self.service.said
+        return self.service.description
 
-    def scores(self, readings: Sequence[Reading]) -> Generator[tuple[int, np.ndarray]]:
+    def scores(self, readings: Sequence[RerankRequest]) -> Generator[tuple[int, np.ndarray]]:
         """See `reranker_settings.Model.scores`."""
-        yield from together(self._asked, readings, self.endpoint.concurrency)
+        yield from together(self._request, readings, self.endpoint.concurrency)
 
-    def _asked(self, reading: Reading) -> np.ndarray:
+    def _request(self, reading: RerankRequest) -> np.ndarray:
         most = self.settings.max_length * _CHARS_PER_TOKEN
         texts = [text[:most].encode("utf-8", "replace").decode("utf-8") or " " for text in reading.texts]
         question = reading.question[:most].encode("utf-8", "replace").decode("utf-8") or " "

@@ -20,15 +20,15 @@ def permissions(settings: Settings) -> Iterator[Finding]:
     rules = Permissions(path).rules
     if rules.tokens is not None:
         rules.tokens.check()
-    said = f"{path}: principals {len(rules.settings.principals)}, rules {len(rules.settings.rules)}"
-    said += "" if rules.tokens is None else ", and tokens of an identity provider, whose keys are there"
+    summary = f"{path}: principals {len(rules.settings.principals)}, rules {len(rules.settings.rules)}"
+    summary += "" if rules.tokens is None else ", and tokens of an identity provider, whose keys are there"
     takers = {name for name, corpus in settings.corpora.items() if getattr(corpus, "pushed", None) is not None}
     others = sorted({name for rule in rules.settings.push for name in rule.corpora} - takers)
     if others:
         remedy = f"name corpora with `pushed` ({', '.join(sorted(takers)) or 'there are none'})"
-        yield Finding("permissions", WARNING, f"{said}; push names {', '.join(others)}, which take none", remedy)
+        yield Finding("permissions", WARNING, f"{summary}; push names {', '.join(others)}, which take none", remedy)
     else:
-        yield Finding("permissions", OK, said)
+        yield Finding("permissions", OK, summary)
 
 
 FINDINGS.register("permissions", permissions)

@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
 from mog_assets.config.loading import checked, read_yaml
-from mog_assets.plugins.permissions.tokens import JwtSettings, Tokens
+from mog_assets.plugins.permissions.tokens import JwtSettings, TokenChecker
 from mog_assets.resources.errors import ConfigError, NotAllowed
 from mog_assets.resources.settings import SettingsModel
 from mog_assets.search.where import FIELDS, Fields, parse
@@ -122,7 +122,7 @@ class PermissionSettings(SettingsModel):
 
 
 @dataclass(frozen=True)
-class Rules:
+class PermissionRules:
     """The rules of a moment.
 
     Attributes:
@@ -133,7 +133,7 @@ class Rules:
 
     version: str
     settings: PermissionSettings
-    tokens: Tokens | None
+    tokens: TokenChecker | None
 
     @cached_property
     def hidden(self) -> frozenset[str]:
@@ -160,7 +160,7 @@ class Seen:
     _version: str = ""
     _alone: Lock = field(default_factory=Lock)
 
-    def by(self, rules: Rules, principal: Principal, fields: Fields) -> Sight:
+    def by(self, rules: PermissionRules, principal: Principal, fields: Fields) -> Sight:
         """What a principal sees by some rules, of documents that say something of themselves."""
         names = principal.names
         with self._alone:
@@ -173,11 +173,11 @@ class Seen:
                 self._sights[names] = sight
             return self._sights[names]
 
-    def _sight(self, rules: Rules, names: Iterable[str], fields: Fields) -> Sight:
+    def _sight(self, rules: PermissionRules, names: Iterable[str], fields: Fields) -> Sight:
         seen = np.zeros_like(fields.meeting({}))
 
         def matching(number: int) -> np.ndarray:
-            return self._once((number, "where"), lambda: fields.meeting(rules.settings.rules[number].where))
+            return self._cached((number, "where"), lambda: fields.meeting(rules.settings.rules[number].where))
 
         for number, rule in enumerate(rules.settings.rules):
             if rule.allow_by is None:
@@ -185,7 +185,7 @@ class Seen:
                     continue
                 seen |= matching(number)
                 continue
-            allowing = self._once(rule.allow_by, lambda key=rule.allow_by: fields.documents_by_value(key))
+            allowing = self._cached(rule.allow_by, lambda key=rule.allow_by: fields.documents_by_value(key))
             named = np.zeros_like(seen)
             for name in names:
                 named[allowing.get(name, [])] = True
@@ -193,7 +193,7 @@ class Seen:
         known = tuple(name for name in fields.names(seen) if name not in FIELDS and name not in rules.hidden)
         return Sight(None if seen.all() else seen, known, rules.hidden)
 
-    def _once(self, key: Any, make: Any) -> Any:
+    def _cached(self, key: Any, make: Any) -> Any:
         if key not in self._parts:
             self._parts[key] = make()
         return self._parts[key]
@@ -209,13 +209,13 @@ class Permissions:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._stamp: tuple[int, ...] = ()
-        self._rules: Rules | None = None
+        self._rules: PermissionRules | None = None
         # As long as the documents are open.
         self._seen: WeakKeyDictionary[Fields, Seen] = WeakKeyDictionary()
         self._alone = Lock()
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> PermissionRules:
         """The rules.
 
         Raises:
@@ -242,7 +242,7 @@ class Permissions:
         """
         _ = self.rules
 
-    def _read(self, before: Rules | None) -> Rules:
+    def _read(self, before: PermissionRules | None) -> PermissionRules:
         version = sha256(self.path.read_bytes()).hexdigest()
         if before is not None and before.version == version:
             return before
@@ -250,8 +250,8 @@ class Permissions:
         keys = [one.key for one in settings.principals.values() if one.key is not None]
         if len(keys) > len(set(keys)):
             raise ConfigError(f"configuration {self.path}: principals: expected a key of each one's own, got one twice")
-        tokens = None if settings.jwt is None else Tokens(settings.jwt, self.path.parent)
-        return Rules(version, settings, tokens)
+        tokens = None if settings.jwt is None else TokenChecker(settings.jwt, self.path.parent)
+        return PermissionRules(version, settings, tokens)
 
     def principal(self, name: str, groups: Iterable[str] = ()) -> Principal:
         """The principal of a name, in the groups that the file says and in those given.

@@ -15,7 +15,7 @@ from mog_assets.resources.settings import SettingsModel
 from mog_assets.serve.access import loopback
 
 # Seconds that clocks may differ by, that the provider's keys are kept, and that it may take to give them.
-_LEEWAY, _KEPT, _PATIENCE = 30, 300, 10
+_LEEWAY, _LIFESPAN, _PATIENCE = 30, 300, 10
 _MOST_BYTES = 1_000_000
 # Signatures that the provider alone can make: with a secret that both know, whoever checks could make them, too.
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
@@ -49,7 +49,7 @@ class JwtSettings(SettingsModel):
     algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = ("RS256", "ES256", "EdDSA")
 
 
-class Tokens:
+class TokenChecker:
     """Checks tokens.
 
     Args:
@@ -65,7 +65,7 @@ class Tokens:
             import jwt
         self._jwt, self._settings = jwt, settings
         if urlsplit(settings.keys).scheme:
-            self._client: Any = jwt.PyJWKClient(settings.keys, lifespan=_KEPT, timeout=_PATIENCE)
+            self._client: Any = jwt.PyJWKClient(settings.keys, lifespan=_LIFESPAN, timeout=_PATIENCE)
             return
         path = base / settings.keys
         try:

@@ -34,7 +34,7 @@ class Taken(BaseModel):
     changed: int
 
 
-def add_push(made: MCPServer, agents: Any) -> None:
+def add_push(mcp_server: MCPServer, agents: Any) -> None:
     """Add the tool, if callers may push; an authorizer says for each call who may."""
 
     async def push(corpus: str, ctx: Context, put: Notes = (), delete: Ids = ()) -> Taken:
@@ -44,12 +44,12 @@ def add_push(made: MCPServer, agents: Any) -> None:
             rows = [note.model_dump() for note in put]
             return Taken(changed=agents.project_for(ctx).push(corpus, rows, list(delete)))
 
-        taken: Taken = await agents.told(agents.documents, work)
+        taken: Taken = await agents.run_tool(agents.documents, work)
         return taken
 
     authorizer = agents.project.authorizer
     if "push" in agents.options.flags or authorizer is not None and authorizer.pushes:
-        made.add_tool(push, annotations=ToolAnnotations(destructive_hint=True, idempotent_hint=True))
+        mcp_server.add_tool(push, annotations=ToolAnnotations(destructive_hint=True, idempotent_hint=True))
 
 
 MCP_TOOLS.register("push", add_push)

@@ -20,7 +20,7 @@ _EVERY = 1.0
 # Until a run that failed is tried again, at first and at most.
 _PAUSES = (5.0, 600.0)
 # Lines of a failed run that are told.
-_TOLD = 5
+_ERROR_LINES = 5
 # Questions go before runs.
 _NICE = 10
 
@@ -76,8 +76,8 @@ class Live:
             process.terminate()
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
-        _, said = process.communicate()
+        _, errors = process.communicate()
         self._process = None
         if process.returncode and not self._ended.is_set():
-            _log.error("a run failed, and is tried again: %s", " / ".join(said.strip().splitlines()[-_TOLD:]))
+            _log.error("a run failed, and is tried again: %s", " / ".join(errors.strip().splitlines()[-_ERROR_LINES:]))
         return process.returncode == 0

@@ -19,7 +19,7 @@ from mog_assets.documents.folders import too_long
 from mog_assets.documents.sources import SOURCES, Item, Source, name_of, number_of, part_of
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.printable import printable
-from mog_assets.resources.sqlite import connect, exists, made
+from mog_assets.resources.sqlite import connect, ensure_tables, exists
 
 _FORMAT = 1
 # Seconds to wait for other processes.
@@ -149,7 +149,7 @@ def _connected(path: Path) -> sqlite3.Connection:
     connection = connect(path, _PATIENCE)
     try:
         connection.execute("PRAGMA synchronous = FULL")
-        if (version := made(connection, _SCHEMA)) != _FORMAT:
+        if (version := ensure_tables(connection, _SCHEMA)) != _FORMAT:
             raise MogError(
                 f"the pushed documents {path}: expected format {_FORMAT}, got {version}: another version of mog-assets "
                 "wrote the file; use that version"

@@ -42,7 +42,7 @@ class Batch(BaseModel):
     delete: list[str] = Field([], description="Ids of documents.")
 
 
-def add_push(made: FastAPI, serving: Serving) -> None:
+def add_push(app: FastAPI, serving: Serving) -> None:
     """Add the routes."""
     # A document may be as long as a body.
     serving.long_texts.append(_DOCUMENTS)
@@ -54,15 +54,15 @@ def add_push(made: FastAPI, serving: Serving) -> None:
         changed = await serving.documents.run(project.push, corpus, put, delete)
         return JSONResponse({"corpus": corpus, "put": len(put), "deleted": len(delete), "changed": changed})
 
-    @made.put(_DOCUMENTS + "{corpus}/{id:path}", tags=["documents"], summary="Push a document, for the next run")
+    @app.put(_DOCUMENTS + "{corpus}/{id:path}", tags=["documents"], summary="Push a document, for the next run")
     async def put(request: Request, corpus: str, id: Id, body: Content) -> JSONResponse:
         return await pushed(request, corpus, [{"id": id, **body.model_dump()}], [])
 
-    @made.delete(_DOCUMENTS + "{corpus}/{id:path}", tags=["documents"], summary="Delete a document that was pushed")
+    @app.delete(_DOCUMENTS + "{corpus}/{id:path}", tags=["documents"], summary="Delete a document that was pushed")
     async def delete(request: Request, corpus: str, id: Id) -> JSONResponse:
         return await pushed(request, corpus, [], [id])
 
-    @made.post(_DOCUMENTS + "{corpus}", tags=["documents"], summary="Push and delete documents: all or none")
+    @app.post(_DOCUMENTS + "{corpus}", tags=["documents"], summary="Push and delete documents: all or none")
     async def batch(request: Request, corpus: str, body: Batch) -> JSONResponse:
         return await pushed(request, corpus, [document.model_dump() for document in body.put], body.delete)
 

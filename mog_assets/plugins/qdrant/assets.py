@@ -113,14 +113,14 @@ def recipes(settings: Settings) -> list[Recipe]:
     """Return the recipe of the collections."""
     built = demand(settings)
     built_keys = (built.methods | built.search).keys
-    told = dict.fromkeys(field.asset for field in FIELDS.values() if field.asset in built_keys)
+    field_assets = dict.fromkeys(field.asset for field in FIELDS.values() if field.asset in built_keys)
     return [
         Recipe(
             key=ASSET,
             build=build_collection,
             description="Qdrant collection of the pieces: vectors, BM25 as sparse vectors, and where each stands.",
             group=GROUP,
-            deps=("documents", "chunks/level_1", "tokens", "bm25/level_1", "embeddings/level_1", *told),
+            deps=("documents", "chunks/level_1", "tokens", "bm25/level_1", "embeddings/level_1", *field_assets),
             settings=lambda tools: [
                 collections_of(tools).place,
                 vectors_of(tools.settings),

@@ -24,7 +24,7 @@ Search = Callable[[Collection, int, Only | None], list[list[Hit]]]
 """The best points for each question, given how many."""
 
 
-class Candidates:
+class QdrantCandidates:
     """The collections of some corpora; see `index.vector_stores.CandidateStore`.
 
     Args:
@@ -77,32 +77,32 @@ class Candidates:
         """Return the best pieces of one corpus for each question, numbered in it."""
         count = len(self._ids[number])
         many = count if open_to is None else int(open_to.sum())
-        only, asked = None, wanted
+        only, requested = None, wanted
         if open_to is not None and many <= _MOST_IDS:
             only = Only(unpacked_ids(self._ids[number][open_to]))
         elif open_to is not None and count - many <= _MOST_IDS:
             only = Only(unpacked_ids(self._ids[number][~open_to]), others=True) if many < count else None
         elif open_to is not None:
-            asked = 2 * wanted * count // many
+            requested = 2 * wanted * count // many
         while True:
-            found = search(collection, asked, only)
-            best = [self._pieces(number, hits, open_to) for hits in found]
+            results = search(collection, requested, only)
+            best = [self._pieces(number, result, open_to) for result in results]
             # What is far from all that is allowed needs more.
-            exhausted = asked >= count or all(len(hits) < asked for hits in found)
+            exhausted = requested >= count or all(len(result) < requested for result in results)
             if only is not None or open_to is None or exhausted or min(len(p) for p, _ in best) >= wanted:
                 return best
-            asked = min(8 * asked, count)
+            requested = min(8 * requested, count)
 
-    def _pieces(self, number: int, hits: Sequence[Hit], open_to: np.ndarray | None) -> Best:
-        pieces = self._numbers[number].find(packed_ids(identity for identity, _ in hits))
+    def _pieces(self, number: int, result: Sequence[Hit], open_to: np.ndarray | None) -> Best:
+        pieces = self._numbers[number].find(packed_ids(identity for identity, _ in result))
         if (pieces < 0).any():
             # Its points were replaced since what is searched was built.
             raise missing(name_of(self._corpora.names[number]))
-        scores = np.array([score for _, score in hits], np.float32)
+        scores = np.array([score for _, score in result], np.float32)
         # A text without a vector is near nothing.
-        kept = scores != 0
-        kept &= True if open_to is None else open_to[pieces]
-        return pieces[kept], scores[kept]
+        usable = scores != 0
+        usable &= True if open_to is None else open_to[pieces]
+        return pieces[usable], scores[usable]
 
 
 _NOTHING: Best = np.zeros(0, np.int64), np.zeros(0, np.float32)

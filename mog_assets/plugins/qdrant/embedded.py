@@ -65,7 +65,7 @@ class EmbeddedQdrant:
     @contextmanager
     def open(self, name: str, size: int, to_search: bool = False) -> Iterator[Collection]:
         """See `Collections.open`."""
-        with self._searched(name) if to_search else self._held(name):
+        with self._searched(name) if to_search else self._locked(name):
             path = self.folder / name
             if not path.exists():
                 if to_search:
@@ -111,7 +111,7 @@ class EmbeddedQdrant:
             lock.release()
 
     @contextmanager
-    def _held(self, name: str) -> Iterator[None]:
+    def _locked(self, name: str) -> Iterator[None]:
         """Lock the collection; a damaged one is discarded, so that the next run rebuilds it."""
         make_folder(self.folder, self.folder.parent)
         # The engine writes beside what it reads.
@@ -158,7 +158,7 @@ class EmbeddedQdrant:
     def prepare(self, name: str, size: int) -> None:
         """See `Collections.prepare`."""
         path = self.folder / name
-        with self._held(name):
+        with self._locked(name):
             if path.exists() and _stored(path) != _Stored(size, self._datatype, log=False):
                 self._counted.pop(name, None)
                 self._discard(name)
@@ -175,7 +175,7 @@ class EmbeddedQdrant:
             self._counted[name] = counted
         if name in self._counted and self._counted[name][0] == _stamp(path):
             return self._counted[name][1]
-        with self._held(name):
+        with self._locked(name):
             path = self.folder / name
             with _loaded(path) as shard, _engine(path):
                 count = int(shard.count(edge.CountRequest(exact=True)))
@@ -367,8 +367,8 @@ class _EmbeddedCollection:
         import qdrant_edge as edge
 
         # A question without words matches nothing.
-        found = iter(self._search([edge.SparseVector(*query) for query in queries if query.indices], WORDS, k, only))
-        return [next(found) if query.indices else [] for query in queries]
+        results = iter(self._search([edge.SparseVector(*query) for query in queries if query.indices], WORDS, k, only))
+        return [next(results) if query.indices else [] for query in queries]
 
     def _search(self, queries: Sequence[Any], name: str, k: int, only: Only | None) -> list[list[Hit]]:
         import qdrant_edge as edge
@@ -381,9 +381,9 @@ class _EmbeddedCollection:
             edge.QueryRequest(k, query=edge.Query.Nearest(query, name), filter=within, params=params)
             for query in queries
         ]
-        hits: list[list[Hit]] = []
+        results: list[list[Hit]] = []
         for start in range(0, len(requests), SEARCH_BATCH):
             with _engine(self._path):
                 answers = self._shard.query_batch(edge.QueryBatchRequest(requests[start : start + SEARCH_BATCH]))
-            hits += [[(str(p.id), float(p.score)) for p in answer] for answer in answers]
-        return hits
+            results += [[(str(p.id), float(p.score)) for p in answer] for answer in answers]
+        return results

@@ -41,8 +41,8 @@ def findings() -> Iterator[Finding]:
     headers = {"api-key": key} if key else {}
     status, body = get(f"{place}/collections", headers)
     if status in (401, 403):
-        said = "does not accept QDRANT_API_KEY" if key else "requires a key, and QDRANT_API_KEY is not set"
-        yield Finding("qdrant", PROBLEM, f"{place} {said} ({status})", "set QDRANT_API_KEY to one of its keys")
+        problem = "does not accept QDRANT_API_KEY" if key else "requires a key, and QDRANT_API_KEY is not set"
+        yield Finding("qdrant", PROBLEM, f"{place} {problem} ({status})", "set QDRANT_API_KEY to one of its keys")
     elif status != 200:
         remedy = "start it, correct QDRANT_URL, or unset it for the embedded engine"
         yield Finding("qdrant", PROBLEM, f"{place}: {body if status is None else f'status {status}'}", remedy)

@@ -48,8 +48,8 @@ class IdSet:
             open_ = open_[at[open_] < len(self._high)]
             open_ = open_[self._high[at[open_]] == ids[open_, 0]]
             place = self.order[at[open_]]
-            same = self._ids[place, 1] == ids[open_, 1]
-            places[open_[same]] = place[same]
-            open_ = open_[~same]
+            equal = self._ids[place, 1] == ids[open_, 1]
+            places[open_[equal]] = place[equal]
+            open_ = open_[~equal]
             at[open_] += 1
         return places

@@ -9,7 +9,7 @@ from mog_assets.build.demand import Demand, Needs
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
 from mog_assets.index.vector_stores import VectorStore
-from mog_assets.plugins.qdrant.candidates import Candidates
+from mog_assets.plugins.qdrant.candidates import QdrantCandidates
 from mog_assets.plugins.qdrant.checks import faults
 from mog_assets.plugins.qdrant.findings import findings
 from mog_assets.plugins.qdrant.store import ASSET, NAME, collections_of, is_used, name_of
@@ -36,7 +36,7 @@ registry.VECTOR_STORES.register(
     VectorStore(
         is_used,
         ASSET,
-        Candidates,
+        QdrantCandidates,
         forget=_forget,
         faults=faults,
         findings=findings,

@@ -175,8 +175,8 @@ class _ServerCollection:
 
         # A question without words matches nothing.
         vectors = [models.SparseVector(indices=q.indices, values=q.values) for q in queries if q.indices]
-        found = iter(self._search(vectors, WORDS, k, only))
-        return [next(found) if query.indices else [] for query in queries]
+        results = iter(self._search(vectors, WORDS, k, only))
+        return [next(results) if query.indices else [] for query in queries]
 
     def _search(self, queries: Sequence[Any], name: str, k: int, only: Only | None) -> list[list[Hit]]:
         from qdrant_client import models
@@ -190,8 +190,8 @@ class _ServerCollection:
         requests = [
             models.QueryRequest(query=query, using=name, filter=within, limit=k, params=params) for query in queries
         ]
-        hits: list[list[Hit]] = []
+        results: list[list[Hit]] = []
         for start in range(0, len(requests), SEARCH_BATCH):
             answers = self._client.query_batch_points(self._name, requests[start : start + SEARCH_BATCH])
-            hits += [[(str(p.id), float(p.score)) for p in answer.points] for answer in answers]
-        return hits
+            results += [[(str(p.id), float(p.score)) for p in answer.points] for answer in answers]
+        return results

@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from mog_assets.plugins.ray.settings import RaySettings
 from mog_assets.resources import extras
-from mog_assets.resources.engine import Kept
+from mog_assets.resources.engine import PoolMap
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.files import alive, make_folder
 
@@ -31,7 +31,7 @@ with extras.needed("engine.kind: ray"):
     from ray.exceptions import RayError, RayTaskError
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from mog_assets.plugins.ray.node import Keeper, Terms, versions, work_on
+from mog_assets.plugins.ray.node import Keeper, NodeRequirements, versions, work_on
 
 _log = logging.getLogger(__name__)
 # A Ray that is started here holds no artefacts; Ray asks for at least 75 MiB.
@@ -62,7 +62,7 @@ class Cluster:
             stream.write(token)
             stream.flush()
             os.fsync(stream.fileno())
-        self.terms = Terms(versions(), str(probe), token)
+        self.terms = NodeRequirements(versions(), str(probe), token)
         # Results of tasks are numbers; an exception of a task is never retried.
         self._task = ray.remote(num_cpus=1, max_retries=settings.retries, retry_exceptions=False)(work_on)
         try:
@@ -135,14 +135,14 @@ class Cluster:
         except RayError as error:
             raise MogError(
                 f"engine: {target} for {job['out']} died, with {self.settings.retries} retries (engine.retries): "
-                f"{said(error)}: look for nodes that ran out of memory or were removed, then run `mog run` again"
+                f"{_line_of(error)}: look for nodes that ran out of memory or were removed, then run `mog run` again"
             ) from error
         _until_visible(Path(job["out"]), size, node)
         return result
 
     @contextmanager
-    def kept(self, most: int) -> Iterator[Kept]:
-        """As `Engine.kept`: actors, replaced when they die."""
+    def open_pool(self, most: int) -> Iterator[PoolMap]:
+        """As `Engine.open_pool`: actors, replaced when they die."""
         have = ray.cluster_resources()
         gpus = self.settings.gpus
         if gpus is None:
@@ -213,7 +213,7 @@ class _Keepers:
                     self._start()
                     if died >= settings.retries:
                         self._cluster.finish(done[0], target, job)
-                    _log.warning("engine: a process that encodes died (%s): another one does its work", said(error))
+                    _log.warning("engine: a process that encodes died (%s): another one does its work", _line_of(error))
                     waiting.append((job, died + 1))
                     continue
                 self._idle.append(actor)
@@ -239,10 +239,10 @@ def raise_cause(error: RayTaskError) -> NoReturn:
     """Raise the exception of a function as it was raised there."""
     if isinstance(error.cause, Exception):
         raise error.cause from error
-    raise MogError(f"engine: a task failed with an exception that cannot be sent: {said(error)}") from error
+    raise MogError(f"engine: a task failed with an exception that cannot be sent: {_line_of(error)}") from error
 
 
-def said(error: BaseException) -> str:
+def _line_of(error: BaseException) -> str:
     """What an exception says, in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
@@ -355,7 +355,7 @@ def _connect(settings: RaySettings) -> bool:
         )
     if failed:
         raise MogError(
-            f"engine.address: cannot use Ray at {address} ({said(failed[0])}): start a node of the cluster on this "
+            f"engine.address: cannot use Ray at {address} ({_line_of(failed[0])}): start a node of the cluster on this "
             "machine with `ray start --address=HOST:PORT`, with the same versions of Python and Ray"
         ) from failed[0]
     return address == "local"

@@ -11,7 +11,7 @@ from mog_assets import registry
 from mog_assets.plugins.ray.remote_encoder import encoded_by
 from mog_assets.plugins.ray.settings import RaySettings
 from mog_assets.resources.encoder import Encoder
-from mog_assets.resources.engine import Engine, EngineSettings, Kept, call
+from mog_assets.resources.engine import Engine, EngineSettings, PoolMap, call
 
 
 class RayEngine(Engine):
@@ -24,14 +24,14 @@ class RayEngine(Engine):
         """As `Engine.map`."""
         if len(jobs) < 2:
             return (call(target, job) for job in jobs)
-        found: Iterator[Any] = self._cluster().map(target, jobs)
-        return found
+        results: Iterator[Any] = self._cluster().map(target, jobs)
+        return results
 
     @contextmanager
-    def kept(self, most: int) -> Iterator[Kept]:
-        """As `Engine.kept`."""
-        with self._cluster().kept(most) as kept:
-            yield kept
+    def open_pool(self, most: int) -> Iterator[PoolMap]:
+        """As `Engine.open_pool`."""
+        with self._cluster().open_pool(most) as run_jobs:
+            yield run_jobs
 
     def encoding(self, encoder: Encoder, texts: int) -> AbstractContextManager[None]:
         """As `Engine.encoding`."""

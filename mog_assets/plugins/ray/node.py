@@ -25,7 +25,7 @@ _PACKAGE = "mog_assets"
 
 
 @dataclass(frozen=True)
-class Terms:
+class NodeRequirements:
     """What a process on a node must find before it works.
 
     Attributes:
@@ -60,7 +60,7 @@ def versions() -> tuple[tuple[str, str], ...]:
 
 
 @lru_cache(maxsize=8)
-def agree(terms: Terms) -> None:
+def agree(terms: NodeRequirements) -> None:
     """Check, once per process, that this node has the same packages and sees the same folder.
 
     Raises:
@@ -87,7 +87,7 @@ def _here() -> str:
     return f"node {node} ({socket.gethostname()}, {ray.util.get_node_ip_address()})"
 
 
-def work_on(terms: Terms, target: str, job: dict[str, Any]) -> tuple[Any, int, str]:
+def work_on(terms: NodeRequirements, target: str, job: dict[str, Any]) -> tuple[Any, int, str]:
     """Do a job; returns its result, the number of bytes written, and the node."""
     agree(terms)
     result = call(target, job, f"{ray.get_runtime_context().get_worker_id()[:12]}-")
@@ -110,6 +110,6 @@ class Keeper:
     def ready(self) -> None:
         """Return when the process runs."""
 
-    def work(self, terms: Terms, target: str, job: dict[str, Any]) -> tuple[Any, int, str]:
+    def work(self, terms: NodeRequirements, target: str, job: dict[str, Any]) -> tuple[Any, int, str]:
         """As `work_on`."""
         return work_on(terms, target, job)

@@ -13,7 +13,7 @@ import numpy as np
 
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings, Hashed, with_keys
-from mog_assets.resources.engine import Engine, Kept
+from mog_assets.resources.engine import Engine, PoolMap
 from mog_assets.resources.transformer import Transformer
 
 # Texts in a file: seconds of work for a CPU, one of the least for a GPU.
@@ -71,13 +71,13 @@ def encoded_by(engine: Engine, encoder: Encoder, texts: int) -> Iterator[None]:
     with ExitStack() as opened:
 
         @cache
-        def kept() -> Kept:
-            return opened.enter_context(engine.kept(-(-texts // _TEXTS)))
+        def open_actors() -> PoolMap:
+            return opened.enter_context(engine.open_pool(-(-texts // _TEXTS)))
 
         def encode(items: Hashed) -> Generator[Hashed]:
             if len(items) <= _TEXTS:
                 return encoder.encode_here(items)
-            return _through(kept(), engine.scratch(), encoder, items)
+            return _through(open_actors(), engine.scratch(), encoder, items)
 
         encoder.elsewhere = encode
         try:
@@ -86,7 +86,7 @@ def encoded_by(engine: Engine, encoder: Encoder, texts: int) -> Iterator[None]:
             encoder.elsewhere = None
 
 
-def _through(kept: Kept, folder: Path, encoder: Encoder, items: Hashed) -> Generator[Hashed]:
+def _through(run_jobs: PoolMap, folder: Path, encoder: Encoder, items: Hashed) -> Generator[Hashed]:
     """Keys and vectors of texts, in any order, a file's worth at a time."""
     # The precision that this process would use, whatever the hardware of a node prefers.
     dtype = Transformer(encoder.settings, encoder.setting).dtype
@@ -100,7 +100,7 @@ def _through(kept: Kept, folder: Path, encoder: Encoder, items: Hashed) -> Gener
             parts[str(path)] = part
             jobs.append({"texts": str(path), "settings": settings, "fingerprint": encoder.fingerprint})
             jobs[-1]["out"] = str(path.with_suffix(".npy"))
-        for done in kept("mog_assets.plugins.ray.remote_encoder:encode_file", jobs):
+        for done in run_jobs("mog_assets.plugins.ray.remote_encoder:encode_file", jobs):
             vectors = np.load(Path(done).with_suffix(".npy"), allow_pickle=False)
             yield [(key, row.tobytes()) for (key, _), row in zip(parts.pop(done), vectors, strict=True)]
             Path(done).with_suffix(".npy").unlink()

@@ -15,12 +15,12 @@ from mog_assets.resources.bert import Bert
 
 def initial(bert: Bert, generator: torch.Generator) -> dict[str, Tensor]:
     """What is trained, at the start: adapters that add nothing."""
-    made = {name: torch.zeros(shape) for name, shape in shapes_of(bert.config).items()}
-    for name, tensor in made.items():
+    tensors = {name: torch.zeros(shape) for name, shape in shapes_of(bert.config).items()}
+    for name, tensor in tensors.items():
         if name.endswith(".down"):
             tensor.uniform_(-(tensor.shape[1] ** -0.5), tensor.shape[1] ** -0.5, generator=generator)
-    made["head.weight"].normal_(std=0.02, generator=generator)
-    return made
+    tensors["head.weight"].normal_(std=0.02, generator=generator)
+    return tensors
 
 
 class _Adapting(Bert):

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from mog_assets.answer.reader import calibration
-from mog_assets.answer.reader.model import FILE, VERSION, Reader, encoded, source
-from mog_assets.answer.reader.windows import WordPieces
+from mog_assets.answer.reader.model import FILE, VERSION, TrainedReader, encoded, source
+from mog_assets.answer.reader.windows import ReaderTokenizer
 from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
 from mog_assets.config.budget import Budget
 from mog_assets.evaluate.significance import bootstrap_interval, by_document
 from mog_assets.plugins.reader_training import fitting
-from mog_assets.plugins.reader_training.examples import Document, Lesson
+from mog_assets.plugins.reader_training.examples import Lesson, TokenisedDocument
 from mog_assets.plugins.reader_training.lessons import FOUND_BY, answers, lessons, teaches
 from mog_assets.questions.marks import exact_match, f1
 from mog_assets.questions.sets import Question, fraction, load_questions
@@ -53,7 +53,7 @@ class _Set:
 
     questions: list[Question]
     retrieval: Retrieval
-    documents: dict[int, Document]
+    documents: dict[int, TokenisedDocument]
     lessons: list[Lesson | None]
     measuring: set[str]
 
@@ -83,7 +83,7 @@ def build_reader(work: Work) -> None:
     # It imports torch, which takes longer than planning a run.
     from mog_assets.plugins.reader_training import adapters, training
 
-    words, by_set = WordPieces(source()), dict[str, list[Question]]()
+    words, by_set = ReaderTokenizer(source()), dict[str, list[Question]]()
     for name, question_set in work.settings.question_sets.items():
         if question_set.train:
             stored = work.input("questions").path(f"{name}.parquet")
@@ -102,7 +102,7 @@ def build_reader(work: Work) -> None:
         raise MogError(_NOTHING)
     state, losses = _trained(work, words, documents, learnt)
     arrays = adapters.arrays(training.values(state))
-    untold = Reader(encoded(arrays, {"calibration": calibration.BY_SCORE.to_json()}), "now")
+    untold = TrainedReader(encoded(arrays, {"calibration": calibration.BY_SCORE.to_json()}), "now")
     facts = {**_measured(work, untold, sets), "trained on": len(learnt)}
     data = encoded(arrays, facts)
     path, exists = work.file(FILE, digest(data.hex()))
@@ -115,9 +115,9 @@ def build_reader(work: Work) -> None:
     work.show_table("loss", [{"epoch": n + 1, "nats": round(loss, 4)} for n, loss in enumerate(losses)])
 
 
-def _together(sets: Sequence[_Set]) -> tuple[dict[int, Document], list[Lesson]]:
+def _together(sets: Sequence[_Set]) -> tuple[dict[int, TokenisedDocument], list[Lesson]]:
     """Documents and lessons of all sets: positions of documents belong to the corpora of a set."""
-    documents, learnt, first = dict[int, Document](), list[Lesson](), 0
+    documents, learnt, first = dict[int, TokenisedDocument](), list[Lesson](), 0
     for one in sets:
         # Nothing of a document that measures is read in training, with or without an answer.
         position = one.retrieval.corpora.position
@@ -134,7 +134,7 @@ def _together(sets: Sequence[_Set]) -> tuple[dict[int, Document], list[Lesson]]:
 
 
 def _trained(
-    work: Work, words: WordPieces, documents: dict[int, Document], learnt: list[Lesson]
+    work: Work, words: ReaderTokenizer, documents: dict[int, TokenisedDocument], learnt: list[Lesson]
 ) -> tuple[dict[str, np.ndarray], list[float]]:
     """The state after the last epoch, and the loss of each.
 
@@ -163,7 +163,7 @@ def _trained(
     return state, losses
 
 
-def _key(documents: dict[int, Document], learnt: list[Lesson]) -> str:
+def _key(documents: dict[int, TokenisedDocument], learnt: list[Lesson]) -> str:
     """A digest of all that is read in training."""
     hashed = hashlib.sha256()
     for number, document in documents.items():
@@ -173,7 +173,7 @@ def _key(documents: dict[int, Document], learnt: list[Lesson]) -> str:
     return digest(hashed.hexdigest(), read)
 
 
-def _measured(work: Work, reader: Reader, sets: Sequence[_Set]) -> dict[str, Any]:
+def _measured(work: Work, reader: TrainedReader, sets: Sequence[_Set]) -> dict[str, Any]:
     """Exact match, F1 and calibration on documents that were not trained on.
 
     A question is read with the passages that are found for it, and again with passages that lack its answer: a
@@ -183,16 +183,16 @@ def _measured(work: Work, reader: Reader, sets: Sequence[_Set]) -> dict[str, Any
     total = sum(min(int(one.measures.sum()), MEASURED) for one in sets)
     with work.progress(total, "questions answered from documents not trained on") as advance:
         for one in sets:
-            chosen = _drawn(one, work.settings.seed)
+            chosen = _sample(one, work.settings.seed)
             chosen_questions = [one.questions[row] for row in chosen]
             for question, contexts in zip(chosen_questions, _contexts(work, one, chosen), strict=True):
                 gold = answers(question)
                 for passages, answerable in zip(contexts, (True, False), strict=True):
                     best = reader.best(question.question, passages)
-                    said = best[0].text if best else ""
+                    answer = best[0].text if best else ""
                     if answerable:
                         documents.append(question.document)
-                        marks.append((exact_match(said, gold), f1(said, gold)))
+                        marks.append((exact_match(answer, gold), f1(answer, gold)))
                     if best:
                         values.append(calibration.features(question.question, passages, best)[0])
                         right.append(answerable and marks[-1][1] >= calibration.RIGHT)
@@ -218,7 +218,7 @@ def _measured(work: Work, reader: Reader, sets: Sequence[_Set]) -> dict[str, Any
     return facts
 
 
-def _drawn(one: _Set, seed: int) -> list[int]:
+def _sample(one: _Set, seed: int) -> list[int]:
     """The questions that measure: a sample, because questions on a document often stand together."""
     rows = np.random.default_rng(seed).permutation(np.flatnonzero(one.measures))
     return sorted(rows[:MEASURED].tolist())
@@ -227,19 +227,19 @@ def _drawn(one: _Set, seed: int) -> list[int]:
 def _contexts(work: Work, one: _Set, rows: Sequence[int]) -> list[tuple[Context, Context]]:
     """For some questions of a set: the passages that are found, and passages that lack the answer."""
     corpora = one.retrieval.corpora
-    again = one.retrieval.again([one.questions[row].question for row in rows])
-    ranked = again.passages(parse(FOUND_BY, work.settings), budget=Budget.of(work.settings.budget))
+    retrieval = one.retrieval.again([one.questions[row].question for row in rows])
+    ranked = retrieval.passages(parse(FOUND_BY, work.settings), budget=Budget.of(work.settings.budget))
     lacking = [lesson.misleading if (lesson := one.lessons[row]) else [] for row in rows]
     texts = corpora.texts({*ranked.document.tolist(), *(document for misled in lacking for document, _ in misled)})
-    made: list[tuple[Context, Context]] = [([], []) for _ in rows]
+    contexts: list[tuple[Context, Context]] = [([], []) for _ in rows]
     columns = (ranked.question, ranked.document, ranked.start, ranked.end)
     for question, document, start, end in zip(*(column.tolist() for column in columns), strict=True):
-        made[question][0].append((texts[document][0], texts[document][1][start:end]))
-    for (_, passages), misled in zip(made, lacking, strict=True):
+        contexts[question][0].append((texts[document][0], texts[document][1][start:end]))
+    for (_, passages), misled in zip(contexts, lacking, strict=True):
         for document, start in misled:
             title, text = texts[document]
             passages.append((title, text[start : start + work.settings.finest_chars]))
-    return made
+    return contexts
 
 
 def recipes(settings: Settings) -> list[Recipe]:

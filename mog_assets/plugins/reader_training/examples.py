@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mog_assets.answer.reader.windows import WINDOW, Tokens, Window, WordPieces, room, sentences
+from mog_assets.answer.reader.windows import WINDOW, ReaderTokenizer, TextTokens, Window, room, sentences
 
 # Windows in training are of different lengths, so that the place of an answer says nothing.
 SHORTEST = 80
 
 
 @dataclass(frozen=True)
-class Document:
+class TokenisedDocument:
     """A document in tokens, with the first token of every sentence (see `windows.sentences`)."""
 
-    title: Tokens
-    text: Tokens
+    title: TextTokens
+    text: TextTokens
     bounds: np.ndarray
 
     @classmethod
-    def of(cls, words: WordPieces, title: str, text: str) -> Document:
+    def of(cls, words: ReaderTokenizer, title: str, text: str) -> TokenisedDocument:
         """A document's texts in tokens."""
         texts, tokens = words([title, text])
         return cls(texts, tokens, sentences(text, tokens))
@@ -41,13 +41,13 @@ class Lesson:
         misleading: (document, start) of passages that lack the answer, best first.
     """
 
-    question: Tokens
+    question: TextTokens
     answers: Sequence[tuple[int, int, int]]
     misleading: Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Shown:
+class ReaderExample:
     """A window with the tokens of its answer, first and last; 0 and 0 if it has none."""
 
     window: Window
@@ -56,10 +56,10 @@ class Shown:
 
 
 def shown(
-    lesson: Lesson, documents: Mapping[int, Document], words: WordPieces, random: np.random.Generator
-) -> list[Shown]:
+    lesson: Lesson, documents: Mapping[int, TokenisedDocument], words: ReaderTokenizer, random: np.random.Generator
+) -> list[ReaderExample]:
     """Windows of a question for an epoch: one with the answer, one without where something misleads."""
-    limit, made = int(random.integers(SHORTEST, WINDOW + 1)), list[Shown]()
+    limit, windows = int(random.integers(SHORTEST, WINDOW + 1)), list[ReaderExample]()
     number, start, end = lesson.answers[int(random.integers(len(lesson.answers)))]
     document = documents[number]
     most = room(lesson.question, document.title, limit)
@@ -69,17 +69,19 @@ def shown(
         begins = document.bounds[(document.bounds <= first) & (document.bounds + most > last)]
         begin = int(begins[int(random.integers(len(begins)))]) if len(begins) else max(last + 1 - most, 0)
         window = _window(lesson, document, begin, last + 1, most, words)
-        made.append(Shown(window, window.body + first - begin, window.body + last - begin))
+        windows.append(ReaderExample(window, window.body + first - begin, window.body + last - begin))
     if lesson.misleading:
         number, start = lesson.misleading[int(random.integers(len(lesson.misleading)))]
         document = documents[number]
         begin = int(document.bounds[np.searchsorted(document.bounds, document.at(start), side="right") - 1])
         most = room(lesson.question, document.title, limit)
-        made.append(Shown(_window(lesson, document, begin, begin + 1, most, words), 0, 0))
-    return made
+        windows.append(ReaderExample(_window(lesson, document, begin, begin + 1, most, words), 0, 0))
+    return windows
 
 
-def _window(lesson: Lesson, document: Document, begin: int, least: int, most: int, words: WordPieces) -> Window:
+def _window(
+    lesson: Lesson, document: TokenisedDocument, begin: int, least: int, most: int, words: ReaderTokenizer
+) -> Window:
     """A window from a token: of whole sentences, if those that fit reach the token `least`."""
     end = int(document.bounds[np.searchsorted(document.bounds, begin + most, side="right") - 1])
     end = end if end >= least else min(begin + most, len(document.text.ids))

@@ -71,9 +71,9 @@ def curve(probabilities: np.ndarray, right: np.ndarray) -> tuple[list[dict[str, 
     places = np.minimum((probabilities * BINS).astype(int), BINS - 1)
     for place in np.unique(places).tolist():
         rows_of = places == place
-        said, true = float(probabilities[rows_of].mean()), float(right[rows_of].mean())
-        error += abs(said - true) * float(rows_of.mean())
-        rows.append({"n": int(rows_of.sum()), "probability": round(said, 3), "share right": round(true, 3)})
+        predicted, true = float(probabilities[rows_of].mean()), float(right[rows_of].mean())
+        error += abs(predicted - true) * float(rows_of.mean())
+        rows.append({"n": int(rows_of.sum()), "probability": round(predicted, 3), "share right": round(true, 3)})
     return rows, error
 
 

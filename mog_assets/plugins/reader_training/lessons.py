@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from mog_assets.answer.reader.windows import WordPieces
-from mog_assets.plugins.reader_training.examples import Document, Lesson
+from mog_assets.answer.reader.windows import ReaderTokenizer
+from mog_assets.plugins.reader_training.examples import Lesson, TokenisedDocument
 from mog_assets.questions.sets import Question
 from mog_assets.search.methods import parse
 from mog_assets.search.retrieval import Retrieval
@@ -28,8 +28,8 @@ Texts = Mapping[int, tuple[str, str]]
 
 def teaches(question: Question) -> bool:
     """Whether a span of a passage can answer a question, and it is known which."""
-    said = (question.answer or "").strip()
-    return bool(said) and not question.options and said.lower() not in _CLOSED and question.level != "answer"
+    answer = (question.answer or "").strip()
+    return bool(answer) and not question.options and answer.lower() not in _CLOSED and question.level != "answer"
 
 
 def answers(question: Question) -> list[str]:
@@ -47,9 +47,9 @@ def places(question: Question, spans: Sequence[tuple[int, int, int]], texts: Tex
     """
     lessons = []
     for document, start, end in spans:
-        for said in answers(question):
+        for answer in answers(question):
             # No part of a longer word or number.
-            pattern = re.compile(rf"(?<!\w){re.escape(said)}(?!\w)", re.IGNORECASE)
+            pattern = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)", re.IGNORECASE)
             if match := pattern.search(texts[document][1], start, end):
                 lessons.append((document, *match.span()))
                 break
@@ -57,8 +57,8 @@ def places(question: Question, spans: Sequence[tuple[int, int, int]], texts: Tex
 
 
 def lessons(
-    questions: Sequence[Question], retrieval: Retrieval, words: WordPieces
-) -> tuple[dict[int, Document], list[Lesson | None]]:
+    questions: Sequence[Question], retrieval: Retrieval, words: ReaderTokenizer
+) -> tuple[dict[int, TokenisedDocument], list[Lesson | None]]:
     """Documents by position, and what each question teaches; None if its answer does not stand in its evidence.
 
     Args:
@@ -72,24 +72,24 @@ def lessons(
     used = {document for spans in evidence for document, _, _ in spans} | set(passages.document.tolist())
     texts = retrieval.corpora.texts(sorted(used))
     first = np.searchsorted(passages.question, np.arange(len(questions) + 1))
-    documents, made = dict[int, Document](), list[Lesson | None]()
+    documents, taught = dict[int, TokenisedDocument](), list[Lesson | None]()
     tokens_of = words([q.question for q in questions])
     for number, (question, spans) in enumerate(zip(questions, evidence, strict=True)):
         stand = places(question, spans, texts)
         rows_of = slice(int(first[number]), int(first[number + 1]))
         misleading = without(question, passages.document[rows_of].tolist(), passages.start[rows_of].tolist(), texts)
-        made.append(Lesson(tokens_of[number], stand, misleading) if stand else None)
+        taught.append(Lesson(tokens_of[number], stand, misleading) if stand else None)
         for document in {d for d, *_ in (*stand, *misleading)} - documents.keys() if stand else ():
-            documents[document] = Document.of(words, *texts[document])
-    return documents, made
+            documents[document] = TokenisedDocument.of(words, *texts[document])
+    return documents, taught
 
 
 def without(question: Question, documents: Sequence[int], starts: Sequence[int], texts: Texts) -> list[tuple[int, int]]:
     """The first passages around which the answer does not stand: (document, start)."""
-    said = [text.lower() for text in answers(question)]
+    answers_of = [text.lower() for text in answers(question)]
     places: list[tuple[int, int]] = []
     for document, start in zip(documents, starts, strict=True):
         around = texts[document][1][max(start - _BEFORE, 0) : start + _AFTER].lower()
-        if not any(text in around for text in said) and len(places) < MISLEADING:
+        if not any(text in around for text in answers_of) and len(places) < MISLEADING:
             places.append((document, start))
     return places

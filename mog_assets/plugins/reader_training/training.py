@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn import functional as f
 
 from mog_assets.answer.reader import network
-from mog_assets.answer.reader.windows import Window, WordPieces
+from mog_assets.answer.reader.windows import ReaderTokenizer, Window
 from mog_assets.plugins.reader_training import adapters
-from mog_assets.plugins.reader_training.examples import Document, Lesson, Shown, shown
+from mog_assets.plugins.reader_training.examples import Lesson, ReaderExample, TokenisedDocument, shown
 from mog_assets.resources.bert import Bert
 from mog_assets.resources.errors import MogError
 
@@ -47,7 +47,7 @@ def batch(windows: Sequence[Window]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return ids, kinds, mask, allowed
 
 
-def loss_of(bert: Bert, trained: Mapping[str, Tensor], some: Sequence[Shown]) -> Tensor:
+def loss_of(bert: Bert, trained: Mapping[str, Tensor], some: Sequence[ReaderExample]) -> Tensor:
     """Mean cross-entropy of first and last token, in nats."""
     where = trained["head.bias"].device
     ids, kinds, mask, allowed = (tensor.to(where) for tensor in batch([one.window for one in some]))
@@ -58,9 +58,9 @@ def loss_of(bert: Bert, trained: Mapping[str, Tensor], some: Sequence[Shown]) ->
 
 def start(bert: Bert, seed: int) -> dict[str, np.ndarray]:
     """The state before the first epoch."""
-    made = adapters.initial(bert, torch.Generator().manual_seed(seed))
-    empty = {name: torch.zeros_like(tensor) for name, tensor in made.items()}
-    return _state(made, [empty, empty])
+    tensors = adapters.initial(bert, torch.Generator().manual_seed(seed))
+    empty = {name: torch.zeros_like(tensor) for name, tensor in tensors.items()}
+    return _state(tensors, [empty, empty])
 
 
 def values(state: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
@@ -78,8 +78,8 @@ def _state(trained: Mapping[str, Tensor], moments: Sequence[Mapping[str, Tensor]
 
 def epoch(
     bert: Bert,
-    words: WordPieces,
-    documents: Mapping[int, Document],
+    words: ReaderTokenizer,
+    documents: Mapping[int, TokenisedDocument],
     lessons: Sequence[Lesson],
     state: Mapping[str, np.ndarray],
     number: int,

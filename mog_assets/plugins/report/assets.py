@@ -17,7 +17,7 @@ from mog_assets.plugins.report.charts import Report
 from mog_assets.plugins.report.history_assets import build_history, configuration
 from mog_assets.plugins.report.page import environment, render
 from mog_assets.plugins.report.shares import SHARES
-from mog_assets.questions.sources import origins, said
+from mog_assets.questions.sources import board_suffix, origins
 
 
 def build_report(work: Work) -> None:
@@ -61,7 +61,7 @@ def build_report(work: Work) -> None:
             # Further lengths of the context are in a chart, and a choice away.
             headline=[name for name in headline_measures(settings.k) if name not in ("ER@2000", "ER@4000", "ER@8000")],
             advice=lead.advice if lead else "",
-            bars=[(method, float(said.split()[0]), said) for method, said in of_bars],
+            bars=[(method, float(label.split()[0]), label) for method, label in of_bars],
             notes=[
                 f"`auto` is `{chosen['method']}`: {chosen['why']}.",
                 f"Retriever {settings.retriever}, k_r = {settings.k_r}, k = {settings.k}, levels {settings.levels}, "
@@ -88,7 +88,7 @@ def build_report(work: Work) -> None:
     work.counts["rows"] = len(scores)
     work.shown["report"] = f"`{path}`"
     for board, part in boards(scores, made_by):
-        title = f"leaderboard: {board.name}{said(board.question_set, made_by)}"
+        title = f"leaderboard: {board.name}{board_suffix(board.question_set, made_by)}"
         work.show_table(title, leaderboard(part, headline_measures(settings.k)))
         work.show_plot(f"all methods: {board.name}", plots.leaderboard_bars(part, board.question_set))
     if len(counted):

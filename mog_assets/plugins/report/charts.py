@@ -15,7 +15,7 @@ from mog_assets.evaluate.answers import answer_board
 from mog_assets.evaluate.measures import CONTEXTS, LEADS, Board, boards, lower_is_better
 from mog_assets.evaluate.scores import Comparison, interval, on_documents, p_text
 from mog_assets.plugins.report.history import ALPHA
-from mog_assets.questions.sources import Origins, said
+from mog_assets.questions.sources import Origins, board_suffix
 from mog_assets.search.methods import unlimited
 
 # Maximum number of evaluations in the history charts.
@@ -115,9 +115,9 @@ def history_lines(report: Report) -> list[dict[str, Any]]:
     charts = []
     for board, part in boards(report.history, report.origins):
         part = part[part["measure"] == LEADS[board.evidence]]
-        kept = sorted(part["time"].unique())[-EVALUATIONS:]
-        part = part[part["time"].isin(kept)].sort_values("time", kind="stable")
-        last = part[part["time"] == kept[-1]].sort_values("value", ascending=False, kind="stable")
+        times = sorted(part["time"].unique())[-EVALUATIONS:]
+        part = part[part["time"].isin(times)].sort_values("time", kind="stable")
+        last = part[part["time"] == times[-1]].sort_values("value", ascending=False, kind="stable")
         main = list(report.main.get(board, ())) or last["method"].head(5).tolist()
         names = [*main, *(name for name in last["method"] if name not in main)]
         names += [name for name in dict.fromkeys(part["method"]) if name not in names]
@@ -128,8 +128,8 @@ def history_lines(report: Report) -> list[dict[str, Any]]:
             if points:
                 lines.append({"name": name, "shown": name in main, "points": points})
         axes = {"x": "time of evaluation (UTC)", "y": LEADS[board.evidence], "scale": "time", "ticks": []}
-        name = f"{board.name}{said(board.question_set, report.origins)}"
-        charts.append({"name": name, "evaluations": len(kept), "series": lines, **axes})
+        name = f"{board.name}{board_suffix(board.question_set, report.origins)}"
+        charts.append({"name": name, "evaluations": len(times), "series": lines, **axes})
     return charts
 
 
@@ -248,9 +248,9 @@ def answer_tables(report: Report) -> dict[str, Any]:
             }
             rows.append({**{key: value for key, value in row.items() if key != "reader"}, **calls})
         columns = list(dict.fromkeys(key for row in rows for key in row))
-        said = on_documents(*counts(part).values())
+        count_text = on_documents(*counts(part).values())
         reader = ", ".join(dict.fromkeys(part["reader"]))
-        boards.append({"name": name, "counts": said, "reader": reader, "columns": columns, "rows": rows})
+        boards.append({"name": name, "counts": count_text, "reader": reader, "columns": columns, "rows": rows})
     return {"boards": boards, "tables": [(table, _texts(rows)) for table, rows in report.answer_tables if rows]}
 
 

@@ -110,10 +110,12 @@ def rows(
         configuration: Digest of the settings they were measured with.
         comparison: Result of `compare`; p_vs_accepted and dropped are in the rows of the leading measure.
     """
-    kept = scores[scores["measure"].isin(list(measures))]
+    selected = scores[scores["measure"].isin(list(measures))]
     compared = comparison.rename(columns={"p": "p_vs_accepted"})
     compared = compared.assign(measure=compared["evidence"].map(LEADS))
-    table = kept.merge(compared[[*_GROUP, "measure", "p_vs_accepted", "dropped"]], on=[*_GROUP, "measure"], how="left")
+    table = selected.merge(
+        compared[[*_GROUP, "measure", "p_vs_accepted", "dropped"]], on=[*_GROUP, "measure"], how="left"
+    )
     table = table.assign(
         time=pd.Timestamp(when).tz_convert("UTC").as_unit("us"),
         scores=version,

@@ -36,7 +36,7 @@ from mog_assets.plugins.report.charts import (
 )
 from mog_assets.plugins.report.history import ALPHA
 from mog_assets.plugins.report.shares import FEWEST
-from mog_assets.questions.sources import said
+from mog_assets.questions.sources import board_suffix
 from mog_assets.registry import SCORE_TABLES
 from mog_assets.search.methods import LIMITS, controls, unplaced
 
@@ -133,7 +133,7 @@ def _csp(script: str) -> str:
 
 def _boards(report: Report) -> list[dict[str, Any]]:
     """A table per question set and split, with methods sorted by the leading measure."""
-    made = []
+    entries = []
     for key, part in boards(report.scores, report.origins):
         present = list(dict.fromkeys(part["measure"]))
         # The most important measures come first.
@@ -147,10 +147,10 @@ def _boards(report: Report) -> list[dict[str, Any]]:
         for row in rows:
             row["closed"] = gap_closed(leads, row["method"])
             row["place"] = "" if row["unplaced"] else next(places)
-        made.append(
+        entries.append(
             {
                 "key": key,
-                "name": f"{key.name}{said(key.question_set, report.origins)}",
+                "name": f"{key.name}{board_suffix(key.question_set, report.origins)}",
                 "shows": differences_shown(part),
                 "leading": LEADS[key.evidence],
                 "counts": on_documents(*counts(part).values()),
@@ -162,7 +162,7 @@ def _boards(report: Report) -> list[dict[str, Any]]:
                 "kinds": list(dict.fromkeys(row["kind"] for row in rows if row["kind"])),
             }
         )
-    return made
+    return entries
 
 
 def _row(rows: pd.DataFrame, measures: Sequence[str]) -> dict[str, Any]:

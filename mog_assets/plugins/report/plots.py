@@ -84,9 +84,9 @@ def er_over_time(history: pd.DataFrame, question_set: str, best: int = 5) -> byt
     for split, method in last[["split", "method"]].head(best).itertuples(index=False):
         line = here[(here["split"] == split) & (here["method"] == method)].sort_values("time")
         times, value = line["time"].to_numpy(), line["value"].to_numpy(float)
-        (drawn,) = axes.plot(times, value, marker="o", markersize=3, label=plain(f"{method} ({split})"))
+        (curve,) = axes.plot(times, value, marker="o", markersize=3, label=plain(f"{method} ({split})"))
         low, high = line["low"].to_numpy(float), line["high"].to_numpy(float)
-        axes.fill_between(times, low, high, color=drawn.get_color(), alpha=0.1, linewidth=0)
+        axes.fill_between(times, low, high, color=curve.get_color(), alpha=0.1, linewidth=0)
     fallen = here[here["dropped"] & here["method"].isin(last["method"].head(best))]
     if len(fallen):
         axes.scatter(

@@ -51,17 +51,19 @@ def lines(root: ReadableSpan, spans: Sequence[ReadableSpan]) -> list[str]:
     within: defaultdict[int, list[ReadableSpan]] = defaultdict(list)
     for span in spans:
         within[span.parent.span_id if span.parent else 0].append(span)
-    made = [f"trace {root.context.trace_id:032x}" if root.context else "trace"]
+    output = [f"trace {root.context.trace_id:032x}" if root.context else "trace"]
 
     def add(span: ReadableSpan, depth: int) -> None:
         took = ((span.end_time or 0) - (span.start_time or 0)) / _NS_PER_MS
-        said = [f"{name.removeprefix('mog.')}={value!s}" for name, value in sorted((span.attributes or {}).items())]
+        attributes = [
+            f"{name.removeprefix('mog.')}={value!s}" for name, value in sorted((span.attributes or {}).items())
+        ]
         failed = [] if span.status.is_ok else ["failed"]
         left = f"{'  ' * depth}{span.name}"
-        made.append(escaped(f"  {left:38} {took:10,.1f} ms  {' '.join(said + failed)}".rstrip()))
+        output.append(escaped(f"  {left:38} {took:10,.1f} ms  {' '.join(attributes + failed)}".rstrip()))
         children = within[span.context.span_id] if span.context else []
         for child in sorted(children, key=lambda one: one.start_time or 0):
             add(child, depth + 1)
 
     add(root, 0)
-    return made
+    return output

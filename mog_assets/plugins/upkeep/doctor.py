@@ -120,7 +120,7 @@ def encoder(settings: Settings | None) -> Iterator[Finding]:
             return
     one = Encoder(chosen)
     one.encode(["Does it load?"])
-    yield Finding("encoder", OK, f"{one.model.said}: vectors of size {one.size}")
+    yield Finding("encoder", OK, f"{one.model.description}: vectors of size {one.size}")
 
 
 def engine(settings: Settings) -> Iterator[Finding]:
@@ -225,7 +225,7 @@ def configuration(path: str | None) -> tuple[Settings | None, Finding]:
         # Names of methods are checked here, by `mog run` too.
         graph(settings)
     except ModuleNotFoundError as error:
-        return settings, Finding("configuration", OK, f"{source}; {extras.said(error, 'what it builds')}")
+        return settings, Finding("configuration", OK, f"{source}; {extras.missing_package(error, 'what it builds')}")
     except ConfigError as error:
         return settings, Finding("configuration", PROBLEM, str(error), "correct the file")
     return settings, Finding("configuration", OK, str(source))

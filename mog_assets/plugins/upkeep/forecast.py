@@ -51,9 +51,9 @@ def encoding(settings: Settings, corpora: Collection[str]) -> str:
 
     options = settings.encoder
     pieces = -(-characters(settings, corpora) // int(settings.finest_chars * _FILLED))
-    said = f"About {pieces:,} pieces of text are encoded for the first time"
+    amount = f"About {pieces:,} pieces of text are encoded for the first time"
     if options.served or not (options.model in ENCODERS or Path(options.model).expanduser().is_dir()):
-        return f"{said}; how fast is not known before."
+        return f"{amount}; how fast is not known before."
     text = (files("mog_assets") / "samples" / "garden.jsonl").read_text(encoding="utf-8")
     some = [text[n * settings.finest_chars :][: settings.finest_chars] for n in range(_PIECES)]
     encoder = Encoder(options)
@@ -62,4 +62,4 @@ def encoding(settings: Settings, corpora: Collection[str]) -> str:
     started = time.perf_counter()
     encoder.encode(some, keep=False)
     speed = _PIECES / (time.perf_counter() - started)
-    return f"{said}: about {duration(pieces / speed)}, at the {speed:,.0f} a second that this machine encodes now."
+    return f"{amount}: about {duration(pieces / speed)}, at the {speed:,.0f} a second that this machine encodes now."

@@ -15,7 +15,7 @@ from mog_assets.build.tools import Tools
 from mog_assets.cli import main
 from mog_assets.papers.experiments import results
 from mog_assets.papers.experiments.assets import PREFIX, build_experiment, findings, offered
-from mog_assets.papers.experiments.lab import Claim, Findings, NothingToMeasure, alike, greater
+from mog_assets.papers.experiments.lab import Claim, Findings, NothingToMeasure, equivalence, greater
 from mog_assets.resources.store import Store
 
 pytestmark = pytest.mark.full
@@ -139,8 +139,8 @@ def alike_row(low, high):
     + [(-0.3, 0.1, "undecided"), (0.01, 0.03, "undecided")],
 )
 def test_likeness_is_decided_by_the_interval_and_not_by_the_want_of_significance(low, high, verdict):
-    assert alike(alike_row(low, high)) == verdict
-    assert alike(alike_row(low, high) | {"documents": 5}) == "undecided"
+    assert equivalence(alike_row(low, high)) == verdict
+    assert equivalence(alike_row(low, high) | {"documents": 5}) == "undecided"
 
 
 def test_better_is_seen_ruled_out_or_undecided():
@@ -166,7 +166,9 @@ def test_results_put_projects_side_by_side_and_break_out_of_no_cell():
     def told(verdict):
         claim = Claim("A paper, table 1", "More is better.", verdict, "by 3 | 4 <b>")
         rows = [{"cell": "a | b", "ER": 0.5}, {"cell": "<script>"}]
-        return results.Told.of("x", "Title", "What?", {"seed": "0"}, Findings(tables={"T": rows}, claims=[claim]))
+        return results.StoredFindings.of(
+            "x", "Title", "What?", {"seed": "0"}, Findings(tables={"T": rows}, claims=[claim])
+        )
 
     projects = [results.ProjectResults("one", [told("seen")] * 2), results.ProjectResults("two", [told("not seen")])]
     page = results.markdown(projects, "mog results one two")

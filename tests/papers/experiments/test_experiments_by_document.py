@@ -15,7 +15,7 @@ from mog_assets.papers.at_rag import experiments as loop
 from mog_assets.papers.briefcontext.experiments import conflicts, preflight
 from mog_assets.papers.briefcontext.preflight_quality import preflight_cases, preflight_quality
 from mog_assets.papers.experiments.answers import flip_rows, paired_rows
-from mog_assets.papers.experiments.lab import alike, board, greater, score_rows
+from mog_assets.papers.experiments.lab import board, equivalence, greater, score_rows
 from mog_assets.papers.experiments.shares import share_interval
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.experiments import granularity, labels
@@ -28,7 +28,7 @@ def test_experiments_claim_nothing_that_documents_do_not_show():
     cells = [part for _, part in table_of(EFFECTS).groupby("cell", sort=False)]
     rows = score_rows("s", cells, ["ER"], "base", 0).set_index("cell")
     assert rows.loc["mog-paper", "documents"] == 9
-    assert greater(rows.loc["mog-paper"]) == "undecided" and alike(rows.loc["mog-paper"]) == "undecided"
+    assert greater(rows.loc["mog-paper"]) == "undecided" and equivalence(rows.loc["mog-paper"]) == "undecided"
     assert board(rows.reset_index(), "s")[1]["documents"] == "9"
     table = paired_rows("s", [tuple(cells)], ["ER"], 0).set_index("cell")
     assert table.loc["mog-paper", "p"] > 0.05
@@ -40,7 +40,7 @@ def test_experiments_claim_nothing_that_documents_do_not_show():
 
 def test_few_documents_show_no_likeness_however_many_questions():
     row = {"difference_low": -0.001, "difference_high": 0.001, "n": 1000}
-    assert [alike(row | {"documents": n}) for n in (5, 6)] == ["undecided", "seen"]
+    assert [equivalence(row | {"documents": n}) for n in (5, 6)] == ["undecided", "seen"]
 
 
 def test_flips_conflicts_and_rounds_are_tested_by_document():

@@ -24,7 +24,7 @@ from mog_assets.evaluate.significance import by_document, ends, resampled_means
 from mog_assets.index.corpora import Corpora
 from mog_assets.papers.experiments.assets import recipes
 from mog_assets.papers.experiments.conclusions import denied, over_sets, turned
-from mog_assets.papers.experiments.lab import NothingToMeasure, Verdict, alike, greater
+from mog_assets.papers.experiments.lab import NothingToMeasure, Verdict, equivalence, greater
 from mog_assets.papers.experiments.settings import ExperimentSettings, RetrieverEncoderSettings
 from mog_assets.papers.level_search.vectors import level_vectors
 from mog_assets.papers.mix_of_granularity.experiments import granularity, label_cells, labels, retrievers
@@ -335,7 +335,7 @@ def test_claims_stand_with_the_figures_that_decide_them(done):
     table = done.tables["k_r"]
     row = table[(table["cell"] == "k_r = 8") & (table["measure"] == "ER")].iloc[0]
     better, as_well = done.found["k_r"]["claims"]
-    assert (better["verdict"], as_well["verdict"]) == (greater(row), alike(row))
+    assert (better["verdict"], as_well["verdict"]) == (greater(row), equivalence(row))
     assert f"{row['difference']:+.3f}" in better["because"] and f"{row['difference']:+.3f}" in as_well["because"]
     pairs = done.found["soft-labels"]["tables"]["samples: methods on the same training questions, two by two (ER)"]
     sound = next(c for c in done.found["soft-labels"]["claims"] if "across the board: no other" in c["claim"])

@@ -65,7 +65,7 @@ def test_products_are_the_same_whatever_of_a_table_stays_in_memory(corpora, monk
     table = level_vectors(anew(corpora), level)
     for _ in range(2):
         np.testing.assert_array_equal(products(table, questions(9)), expected)
-    assert len(table._kept) == (0 if kept == 0 else len(table._joined))
+    assert len(table._blocks) == (0 if kept == 0 else len(table._joined))
 
 
 @pytest.mark.parametrize("asked", [1, 12])

@@ -362,7 +362,9 @@ def test_model_without_topics_gives_outliers_only():
 
 
 def vectors_of(project):
-    return np.concatenate([model.Bucket(**bucket).held.open() for bucket in project.buckets()]).astype(np.float32)
+    return np.concatenate([model.Bucket(**bucket).vector_bucket.open() for bucket in project.buckets()]).astype(
+        np.float32
+    )
 
 
 def test_distribution_over_topics_sums_to_one_and_is_largest_for_the_topic_that_is_assigned(built):

@@ -13,7 +13,7 @@ from served import command, environment
 from shared import ROOT, new_project, run_alone
 
 from mog_assets.build.tools import Tools
-from mog_assets.plugins.connectors import kept
+from mog_assets.plugins.connectors import look_cache
 
 STAGES = ["documents"]
 QUERY = "SELECT id, title, body AS text, year, price, day, seen, raw FROM articles WHERE year > 1900"
@@ -22,7 +22,7 @@ QUERY = "SELECT id, title, body AS text, year, price, day, seen, raw FROM articl
 @pytest.fixture(autouse=True)
 def nothing_is_kept(monkeypatch):
     """Each look runs the query."""
-    monkeypatch.setattr(kept, "FRESH_SECONDS", -1.0)
+    monkeypatch.setattr(look_cache, "FRESH_SECONDS", -1.0)
 
 
 class Sqlite:

@@ -15,7 +15,7 @@ from web_server import WebServer
 
 from mog_assets import config
 from mog_assets.build.tools import Tools
-from mog_assets.plugins.connectors import kept
+from mog_assets.plugins.connectors import look_cache
 from mog_assets.resources.errors import ConfigError
 
 STAGES = ["documents"]
@@ -24,7 +24,7 @@ STAGES = ["documents"]
 @pytest.fixture(autouse=True)
 def nothing_is_kept(monkeypatch):
     """Each look asks the site."""
-    monkeypatch.setattr(kept, "FRESH_SECONDS", -1.0)
+    monkeypatch.setattr(look_cache, "FRESH_SECONDS", -1.0)
 
 
 def page(title, text):

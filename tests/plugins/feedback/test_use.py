@@ -115,7 +115,7 @@ def test_one_record_for_each_text_of_a_question(log):
     note(log, "When?", start=17, end=33)
     rain, garlic = ({"quote": quote, "corpus": "garden", "doc": "leek"} for quote in (TEXT[:16], TEXT[17:33]))
     assert evidence(log) == {"Do leeks like rain?": [rain, garlic], "Why?": None, "When?": [garlic]}
-    assert [record["question"] for _, record in use_records(log, asked=False)] == ["Do leeks like rain?", "When?"]
+    assert [record["question"] for _, record in use_records(log, unanswered=False)] == ["Do leeks like rain?", "When?"]
 
 
 def test_ids_depend_on_the_text_alone(log, tmp_path):
@@ -161,13 +161,13 @@ def test_the_state_changes_when_and_only_when_rows_change(log):
     seen = [state(log)]
     asked(log, "Why?")
     seen.append(state(log))
-    of_used = state(log, asked=False)
+    of_used = state(log, unanswered=False)
     asked(log, "Why?")
     seen.append(state(log))
-    assert state(log, asked=False) == of_used
+    assert state(log, unanswered=False) == of_used
     identity = note(log)
     seen.append(state(log))
-    assert state(log, asked=False) != of_used
+    assert state(log, unanswered=False) != of_used
     list(use_records(log)), use.entries(log), expire(log, 90), forget(log, question="What?")
     assert state(log) == seen[-1]
     withdraw(log, identity)
@@ -515,7 +515,9 @@ def test_the_command_lists_exports_and_forgets(noted, tmp_path):
     assert len(mog("list", "--limit", 1, "--config", config).stdout.splitlines()) == 1
     file = tmp_path / "questions.jsonl"
     assert mog("export", file, "--config", config).stdout.startswith("wrote 2 questions")
-    assert [json.loads(line) for line in file.read_text().splitlines()] == [r for _, r in use_records(log, asked=False)]
+    assert [json.loads(line) for line in file.read_text().splitlines()] == [
+        r for _, r in use_records(log, unanswered=False)
+    ]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert mog("export", file, "--asked", "--config", config).stdout.startswith("wrote 3 questions")
     assert mog("forget", "--question", f" {SECRET}\n", "--config", config).stdout == "deleted 1 entries\n"

@@ -29,7 +29,7 @@ from mog_assets.plugins.generated_questions.candidates import Candidate, read_as
 from mog_assets.plugins.generated_questions.leads import leads_back
 from mog_assets.plugins.generated_questions.model import NothingToAsk, WrittenQuestion, request, written
 from mog_assets.plugins.generated_questions.settings import GenerationSettings
-from mog_assets.plugins.generated_questions.windows import BREADTHS, Extract, drawn, windows
+from mog_assets.plugins.generated_questions.windows import BREADTHS, Extract, sample_documents, windows
 from mog_assets.questions.sets import load_questions
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
@@ -412,11 +412,11 @@ LONG = "".join(f"Sentence number {i} of the document tells of thing {i}. " for i
 
 def test_a_document_keeps_its_place_whatever_is_added():
     names = [f"d{i}" for i in range(100)]
-    first = drawn(names, 30, 0)
-    more = drawn([*names, *(f"e{i}" for i in range(100))], 30, 0)
+    first = sample_documents(names, 30, 0)
+    more = sample_documents([*names, *(f"e{i}" for i in range(100))], 30, 0)
     assert len(first) == len(more) == 30 and {n for n in more if n in names} <= first
-    assert drawn(reversed(names), 30, 0) == first != drawn(names, 30, 1)
-    assert drawn(names, 200, 0) == set(names)
+    assert sample_documents(reversed(names), 30, 0) == first != sample_documents(names, 30, 1)
+    assert sample_documents(names, 200, 0) == set(names)
 
 
 def test_windows_are_whole_sentences_of_bounded_size_from_all_over_the_document():

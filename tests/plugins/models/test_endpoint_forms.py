@@ -10,7 +10,7 @@ from embedding_server import EmbeddingServer
 from rerank_server import RerankServer
 
 from mog_assets.plugins.models.reranker import Reranker
-from mog_assets.plugins.models.reranker_settings import Reading, RerankEndpointSettings, RerankerSettings
+from mog_assets.plugins.models.reranker_settings import RerankEndpointSettings, RerankerSettings, RerankRequest
 from mog_assets.plugins.models.served_settings import EmbeddingsSettings
 from mog_assets.resources.chat import SpendCapReached
 from mog_assets.resources.encoder import Encoder
@@ -18,8 +18,8 @@ from mog_assets.resources.encoder_settings import EncoderSettings, with_keys
 
 KEY = "sk-loopback-42"
 READINGS = [
-    Reading("how deep is garlic planted", ["Garlic is planted deep.", "Stars are hot.", "Stars are hot."]),
-    Reading("what are stars", ["Garlic is planted deep.", "Stars are hot."]),
+    RerankRequest("how deep is garlic planted", ["Garlic is planted deep.", "Stars are hot.", "Stars are hot."]),
+    RerankRequest("what are stars", ["Garlic is planted deep.", "Stars are hot."]),
 ]
 
 
@@ -46,7 +46,7 @@ def test_a_budget_of_searches_stops_requests(tmp_path):
     with RerankServer("cohere") as server:
         # A thousand searches cost 2,000 USD: each 2.
         capped = reranker(server, tmp_path, price=2000.0, budget_usd=3.0, concurrency=1)
-        more = [Reading(f"{reading.question} {i}", reading.texts) for i in range(3) for reading in READINGS]
+        more = [RerankRequest(f"{reading.question} {i}", reading.texts) for i in range(3) for reading in READINGS]
         with pytest.raises(SpendCapReached, match=r"reranker.endpoint.budget_usd: this run has spent 4 USD"):
             capped.scores(more)
         reranker(server, tmp_path).scores(more)

@@ -7,7 +7,7 @@ import pytest
 from tiny_encoder import tiny_encoder
 
 from mog_assets.resources.encoder import Encoder
-from mog_assets.resources.encoder_settings import EncoderSettings, Family, family
+from mog_assets.resources.encoder_settings import EncoderFamily, EncoderSettings, family
 
 SEARCH = "Represent this sentence for searching relevant passages: "
 
@@ -57,7 +57,7 @@ def test_qwen_is_told_what_to_do_and_gives_the_last_vector():
 )
 def test_files_that_say_nothing_leave_the_family(tmp_path, content):
     (tmp_path / "config_sentence_transformers.json").write_text(content)
-    assert family("e5-base", tmp_path) == Family("query: ", "passage: ")
+    assert family("e5-base", tmp_path) == EncoderFamily("query: ", "passage: ")
 
 
 def test_settings_say_more_than_files_and_names(tiny, tmp_path):

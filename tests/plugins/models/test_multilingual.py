@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from mog_assets.plugins.models.embeddings import Served
+from mog_assets.plugins.models.embeddings import EmbeddingEndpoint
 from mog_assets.plugins.models.multilingual import MULTILINGUAL
 from mog_assets.plugins.models.served_settings import EmbeddingsSettings
 from mog_assets.resources.encoder import Encoder
@@ -68,7 +68,7 @@ def test_the_same_text_has_the_same_vector_in_whatever_batch(settings):
 
 
 def test_tokens_are_counted(served):
-    model = Served(served, served.endpoint)
+    model = EmbeddingEndpoint(served, served.endpoint)
     list(model.vectors([(b"key", ENGLISH[0])], "passage"))
     assert model.service.spent.units > 5
 

@@ -17,14 +17,14 @@ from mog_assets.build.tools import Tools
 from mog_assets.config import load
 from mog_assets.plugins.models import findings
 from mog_assets.plugins.models.reranker import Reranker
-from mog_assets.plugins.models.reranker_settings import Reading, RerankEndpointSettings, RerankerSettings
+from mog_assets.plugins.models.reranker_settings import RerankEndpointSettings, RerankerSettings, RerankRequest
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.registry import RERANKER_FORMS
 from mog_assets.search.index import CHOSEN
 
 READINGS = [
-    Reading("how deep is garlic planted", ["Garlic is planted deep.", "Stars are hot.", "Stars are hot."]),
-    Reading("what are stars", ["Garlic is planted deep.", "Stars are hot."]),
+    RerankRequest("how deep is garlic planted", ["Garlic is planted deep.", "Stars are hot.", "Stars are hot."]),
+    RerankRequest("what are stars", ["Garlic is planted deep.", "Stars are hot."]),
 ]
 EXPECTED = [[score(reading.question, text) for text in reading.texts] for reading in READINGS]
 
@@ -59,7 +59,7 @@ def test_what_was_read_is_not_read_again(tmp_path):
 def test_a_new_text_of_an_old_question_is_read_alone(tmp_path):
     with RerankServer() as server:
         reranker(server, tmp_path).scores(READINGS[:1])
-        reranker(server, tmp_path).scores([Reading(READINGS[0].question, [*READINGS[0].texts, "Soil is brown."])])
+        reranker(server, tmp_path).scores([RerankRequest(READINGS[0].question, [*READINGS[0].texts, "Soil is brown."])])
         assert server.bodies[1]["documents"] == ["Soil is brown."]
 
 
@@ -111,7 +111,7 @@ def cross_encoder(tmp_path_factory):
 def test_a_cross_encoder_in_a_folder_reads_pairs_and_the_same_alone_as_among_others(cross_encoder):
     local = Reranker(RerankerSettings(model=str(cross_encoder)))
     together = local.scores(READINGS)
-    alone = [[local.scores([Reading(r.question, [text])])[0][0] for text in r.texts] for r in READINGS]
+    alone = [[local.scores([RerankRequest(r.question, [text])])[0][0] for text in r.texts] for r in READINGS]
     assert all(np.array_equal(row, ones) for row, ones in zip(together, alone, strict=True))
     assert all(((row > 0) & (row < 1)).all() for row in together)
     assert together[0][1] == together[0][2] != together[0][0]
@@ -232,7 +232,7 @@ def common_words(question, texts):
     words = set(question.lower().split())
     return np.array([len(words & set(text.lower().split())) for text in texts])
 
-registry.EXPERTS.register("words", reranking("words", common_words, pieces=5, said="it has its words"))
+registry.EXPERTS.register("words", reranking("words", common_words, pieces=5, reason="it has its words"))
 """
 
 

@@ -233,8 +233,8 @@ def test_a_project_that_does_not_name_it_builds_it_on_demand_and_does_not_ask_it
 
 
 def test_answers_are_those_of_the_files(sample_project, tmp_path, monkeypatch):
-    searches, best = [], candidates.Candidates._best
-    monkeypatch.setattr(candidates.Candidates, "_best", lambda *given: searches.append(given) or best(*given))
+    searches, best = [], candidates.QdrantCandidates._best
+    monkeypatch.setattr(candidates.QdrantCandidates, "_best", lambda *given: searches.append(given) or best(*given))
     folder = copy_folder(sample_project.folder, tmp_path / "project")
     values = yaml.safe_load((folder / "mog.yaml").read_text(encoding="utf-8"))
     answers = []

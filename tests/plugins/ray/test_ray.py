@@ -282,7 +282,8 @@ def test_another_server_at_the_address_is_not_waited_for_long(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("address", "said"), [("ray://head:10001", "Ray Client"), ("head", "expected `auto` or `host:port`, got 'head'")]
+    ("address", "said"),
+    [("ray://head:10001", "Ray Client"), ("head", "expected `auto` or `host:port`, got 'head'")],
 )
 def test_other_addresses_are_refused(tmp_path, address, said):
     with pytest.raises(ConfigError, match=said):

@@ -18,10 +18,10 @@ from mog_assets import config
 from mog_assets.answer.reader import calibration, network
 from mog_assets.answer.reader.model import source
 from mog_assets.answer.reader.spans import SpanReader
-from mog_assets.answer.reader.windows import Tokens, WordPieces
+from mog_assets.answer.reader.windows import ReaderTokenizer, TextTokens
 from mog_assets.build.plan import default, graph
 from mog_assets.plugins.reader_training import adapters, assets, fitting, training
-from mog_assets.plugins.reader_training.examples import Document, Lesson, shown
+from mog_assets.plugins.reader_training.examples import Lesson, TokenisedDocument, shown
 from mog_assets.plugins.reader_training.lessons import places, teaches, without
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources import tensors
@@ -32,7 +32,7 @@ from mog_assets.resources.store import Store
 @pytest.fixture(scope="module")
 def words():
     """The tokenizer."""
-    return WordPieces(source())
+    return ReaderTokenizer(source())
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def birds(words):
     documents, lessons = {}, []
     for number, (bird, colour) in enumerate(BIRDS.items()):
         text = f"{FILL}The feathers of the {bird} are {colour}. {FILL}"
-        documents[number] = Document.of(words, bird.title(), text)
+        documents[number] = TokenisedDocument.of(words, bird.title(), text)
         start = text.index(colour)
         question = words([f"What colour are the feathers of the {bird}?"])[0]
         misleading = [((number + 1) % len(BIRDS), 0)]
@@ -104,7 +104,7 @@ def test_examples_point_at_the_answer_and_what_misleads_has_none(words):
 def test_an_answer_longer_than_a_window_is_not_shown(words):
     text = "So it is " * 400
     lesson = Lesson(words(["What is?"])[0], [(0, 0, len(text))], [])
-    assert shown(lesson, {0: Document.of(words, "", text)}, words, np.random.default_rng(0)) == []
+    assert shown(lesson, {0: TokenisedDocument.of(words, "", text)}, words, np.random.default_rng(0)) == []
 
 
 def test_what_a_batch_reads_is_on_the_device_of_what_is_trained(words, bert, monkeypatch):
@@ -195,9 +195,9 @@ def about(documents, measuring):
     """A question on each document, and what it teaches: its own document has the answer, the next one misleads."""
     asked = [question(answer="Ada", evidence=(Evidence("c", str(d), 0, 3),)) for d in documents]
     position = {("c", str(d)): number for number, d in enumerate(documents)}
-    nothing = Tokens(np.zeros(0, np.int64), np.zeros((0, 2), np.int64))
+    nothing = TextTokens(np.zeros(0, np.int64), np.zeros((0, 2), np.int64))
     lessons = [Lesson(nothing, [(n, 0, 3)], [((n + 1) % len(position), 0)]) for n in position.values()]
-    text = Document(nothing, nothing, np.zeros(1, np.int64))
+    text = TokenisedDocument(nothing, nothing, np.zeros(1, np.int64))
     retrieval = SimpleNamespace(corpora=SimpleNamespace(position=position))
     return assets._Set(asked, retrieval, dict.fromkeys(position.values(), text), lessons, measuring)
 

@@ -13,9 +13,9 @@ from shared import examples
 
 from mog_assets.answer.neural import MARKED, Neural
 from mog_assets.answer.reader import calibration, network
-from mog_assets.answer.reader.model import SHIPPED, Reader, encoded, shipped, source
+from mog_assets.answer.reader.model import SHIPPED, TrainedReader, encoded, shipped, source
 from mog_assets.answer.reader.spans import LONGEST, ReaderSpan, pointed
-from mog_assets.answer.reader.windows import QUESTION, TITLE, WINDOW, Window, WordPieces, parts, room, sentences
+from mog_assets.answer.reader.windows import QUESTION, TITLE, WINDOW, ReaderTokenizer, Window, parts, room, sentences
 from mog_assets.answer.roles import Passage
 from mog_assets.resources import tensors
 from mog_assets.resources.errors import MogError
@@ -25,7 +25,7 @@ HOSTILE = ["", "\0", "\n\n\n", "[CLS] [SEP] [MASK]", "漢字" * 120, "a" * 600, 
 
 @cache
 def tokenizer():
-    return WordPieces(source())
+    return ReaderTokenizer(source())
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def test_a_file_that_is_no_reader_of_this_version_is_refused_with_the_remedy():
     ]
     for other in others:
         with pytest.raises(MogError, match=r"answering\.reader: x: expected a reader of version .*, got .*: reinstall"):
-            Reader(other, "x").best("Who?", [("", "Ada.")])
+            TrainedReader(other, "x").best("Who?", [("", "Ada.")])
 
 
 # Roles
@@ -170,7 +170,7 @@ def test_passages_without_an_answer_are_said_to_have_none(neural):
 
 
 def test_an_answer_does_not_depend_on_what_was_read_before(neural):
-    fresh = Neural(neural.encode, "e", network=Reader(SHIPPED.read_bytes(), "x"))
+    fresh = Neural(neural.encode, "e", network=TrainedReader(SHIPPED.read_bytes(), "x"))
     assert [neural.answer(REINTRODUCED, QUOTED[::-1]).value for _ in range(2)] == [
         fresh.answer(REINTRODUCED, QUOTED).value
     ] * 2

@@ -8,7 +8,7 @@ import pytest
 from tiny_encoder import tiny_encoder
 
 from mog_assets.resources.encoder import Encoder
-from mog_assets.resources.encoder_settings import EncoderSettings, Family, family
+from mog_assets.resources.encoder_settings import EncoderFamily, EncoderSettings, family
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_files_of_sentence_transformers_say_more_than_the_name(tiny, tmp_path):
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooled))
     prompts = {"prompts": {"query": "ask: ", "document": "tell: "}}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
-    assert family(str(folder), folder) == Family("ask: ", "tell: ", "mean")
+    assert family(str(folder), folder) == EncoderFamily("ask: ", "tell: ", "mean")
 
 
 def test_fewer_dimensions_are_the_first_ones_at_length_one(tiny):

@@ -10,7 +10,7 @@ from mog_assets.serve.reading import EVERYTHING, Sight
 
 @pytest.mark.parametrize("sight", [Sight(np.array([True, False])), Sight(known=()), Sight(hidden=frozenset({"owner"}))])
 def test_who_does_not_see_a_part_does_not_see_all(sight):
-    assert EVERYTHING.whole and not sight.whole
+    assert EVERYTHING.is_complete and not sight.is_complete
 
 
 def test_principals_that_rules_call_alike_are_not_searched_for_together():

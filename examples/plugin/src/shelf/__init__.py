@@ -122,7 +122,7 @@ registry.SOURCES.register(
     ),
 )
 registry.CHUNKERS.register("verses", Chunker(lambda options: verses))
-registry.EXPERTS.register("length", FurtherExpert(lambda opened: Length(), said="it is long"))
+registry.EXPERTS.register("length", FurtherExpert(lambda opened: Length(), reason="it is long"))
 registry.WAYS.register("shout", Way(shout))
 registry.MEASURES.register(
     "first@1", Measure(first_characters, "length of the first passage", "documents", headline=True)

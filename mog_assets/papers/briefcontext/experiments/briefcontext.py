@@ -34,8 +34,8 @@ from mog_assets.papers.experiments.lab import (
     difference_text,
     greater,
     registered,
+    score_row,
     score_rows,
-    told,
 )
 from mog_assets.papers.experiments.plots import curves
 from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS
@@ -95,9 +95,9 @@ def key_position(lab: Lab) -> Findings:
         return [_position(lab, name, find, *one, size) for one in cases]
 
     by_name, used = by_set(lab, size, ask)
-    for name, made in by_name.items():
+    for name, results in by_name.items():
         measures = accuracy_measures(candidates(lab)[name])
-        cells = dict(zip(cases, made, strict=True))
+        cells = dict(zip(cases, results, strict=True))
         pairs = [(cells[k, p, ONE], cells[k, p, BOTH]) for k in sizes for p in positions]
         for k in sizes:
             mean = {way: _mean([cells[k, p, way] for p in positions], f"top {k}, mean, {way}") for way in _WAYS}
@@ -213,7 +213,7 @@ def documents(lab: Lab) -> Findings:
         if len(sizes) < 2:
             claims.append(untestable(*_PAPERS["documents"], "experiments.documents: one number of documents only"))
             continue
-        last = told(table, name, _documents(sizes[-1]), measures[0])
+        last = score_row(table, name, _documents(sizes[-1]), measures[0])
         claims.append(
             of_model(
                 lab,
@@ -256,7 +256,7 @@ def distractors(lab: Lab) -> Findings:
     for name, cells in by_name.items():
         measures = accuracy_measures(candidates(lab)[name])
         tables.append(score_rows(name, cells, measures, "relevant", lab.seed))
-        row = told(tables[-1], name, "random", measures[0])
+        row = score_row(tables[-1], name, "random", measures[0])
         claims.append(
             of_model(
                 lab,

@@ -65,8 +65,8 @@ def conflicts(lab: Lab) -> Findings:
         return [partitions(lab, name, find, top_k, max(sizes)) for top_k in sizes]
 
     by_name, used = by_set(lab, max(sizes), ask)
-    for name, made in by_name.items():
-        alone = about(pd.concat(made, ignore_index=True), candidates(lab)[name])
+    for name, results in by_name.items():
+        alone = about(pd.concat(results, ignore_index=True), candidates(lab)[name])
         marks = _answers_by_position(lab)
         both = marks[marks["question_set"] == name].pivot(
             index=["question", "top_k", "position"], columns="way", values="right"
@@ -83,33 +83,31 @@ def conflicts(lab: Lab) -> Findings:
     return Findings(tables={"questions": used, **tables}, claims=claims)
 
 
-def _conflict_claims(lab: Lab, name: str, whole: Mapping[str, Any]) -> list[Claim]:
-    if not whole["conflicts"]:
+def _conflict_claims(lab: Lab, name: str, row: Mapping[str, Any]) -> list[Claim]:
+    if not row["conflicts"]:
         return [untestable(*_PAPERS[key], f"{name}: no partitions disagree") for key in _PAPERS]
-    least = (
-        "" if np.isnan(whole["detectable"]) else f"; the smallest detectable difference is {whole['detectable']:.3f}"
-    )
+    least = "" if np.isnan(row["detectable"]) else f"; the smallest detectable difference is {row['detectable']:.3f}"
     return [
         of_model(
             lab,
             *_PAPERS["resolved"],
-            "seen" if whole["low"] > 0.5 else "not seen" if whole["high"] < 0.5 else "undecided",
-            f"{name}: {whole['resolved']:,} of {whole['conflicts']:,} conflicts, {whole['share']}",
+            "seen" if row["low"] > 0.5 else "not seen" if row["high"] < 0.5 else "undecided",
+            f"{name}: {row['resolved']:,} of {row['conflicts']:,} conflicts, {row['share']}",
         ),
         of_model(
             lab,
             *_PAPERS["won"],
-            _won(whole),
-            f"{name}: {whole['win']:,} won, {whole['tie']:,} tied, {whole['lose']:,} lost; "
-            f"{p_said(whole['p value'])}{'' if whole['p value'] < ALPHA else least}",
+            _won(row),
+            f"{name}: {row['win']:,} won, {row['tie']:,} tied, {row['lose']:,} lost; "
+            f"{p_said(row['p value'])}{'' if row['p value'] < ALPHA else least}",
         ),
     ]
 
 
-def _won(whole: Mapping[str, Any]) -> Verdict:
-    if whole["p value"] < ALPHA:
-        return "seen" if whole["win"] > whole["lose"] else "not seen"
-    return "not seen" if whole["gain high"] < MARGIN else "undecided"
+def _won(row: Mapping[str, Any]) -> Verdict:
+    if row["p value"] < ALPHA:
+        return "seen" if row["win"] > row["lose"] else "not seen"
+    return "not seen" if row["gain high"] < MARGIN else "undecided"
 
 
 def _group(table: pd.DataFrame, top_k: Any, position: Any) -> pd.Series:
@@ -162,14 +160,14 @@ def partitions(lab: Lab, name: str, find: Find, top_k: int, size: int) -> pd.Dat
         divided = {p: [tuple(part) for part in split(context(case, top_k, p), PARTITIONS)] for p in positions}
         distinct = list(dict.fromkeys(part for parts in divided.values() for part in parts))
         replies = lab.each(lambda part: roles.answer(case.request, part), distinct)
-        said = {part: reply.value for part, reply in zip(distinct, replies, strict=True)}
+        answers = {part: reply.value for part, reply in zip(distinct, replies, strict=True)}
         return [
             {
                 "question": case.question.id,
                 "top_k": top_k,
                 "position": p,
-                "conflict": differ([text for part in parts if (text := said[part]) is not None], case.question),
-                "partitions without an answer": sum(said[part] is None for part in parts),
+                "conflict": differ([text for part in parts if (text := answers[part]) is not None], case.question),
+                "partitions without an answer": sum(answers[part] is None for part in parts),
             }
             for p, parts in divided.items()
         ]
@@ -178,11 +176,11 @@ def partitions(lab: Lab, name: str, find: Find, top_k: int, size: int) -> pd.Dat
     return lab.cached(f"{name} partitions of {top_k}", key, make)
 
 
-def differ(said: Sequence[str], question: Question) -> bool:
+def differ(answers: Sequence[str], question: Question) -> bool:
     """Whether some of the answers to a question say something else than others; see `conflicts`."""
     if question.options:
-        return len({normalised(text) for text in said}) > 1
-    return any(f1(one, [other]) < RIGHT for one, other in combinations(said, 2))
+        return len({normalised(text) for text in answers}) > 1
+    return any(f1(one, [other]) < RIGHT for one, other in combinations(answers, 2))
 
 
 def conflict_rows(replies_of: pd.DataFrame, seed: int) -> list[dict[str, Any]]:

@@ -77,8 +77,8 @@ def preflight_intervals(cases: pd.DataFrame, seed: int) -> tuple[np.ndarray, np.
     with np.errstate(invalid="ignore"):
         values = np.stack([tp / (tp + fp), tp / (tp + fn), 2 * tp / (2 * tp + fp + fn)])
     # A resample that predicts nothing has no precision.
-    kept = [row[~np.isnan(row)] if not np.isnan(row).all() else row for row in values]
-    low, high = np.array([ends(row, totals) for row in kept]).T
+    samples = [row[~np.isnan(row)] if not np.isnan(row).all() else row for row in values]
+    low, high = np.array([ends(row, totals) for row in samples]).T
     return low, high
 
 
@@ -110,10 +110,14 @@ def _preflight_claims(name: str, cases: pd.DataFrame, seed: int) -> list[Claim]:
     ]
 
 
-def _share(hits: np.ndarray, documents: np.ndarray) -> str:
+def _share(outcomes: np.ndarray, documents: np.ndarray) -> str:
     """`66.7% [10.1%, 98.0%] of 3 questions on 2 documents`."""
-    counts = on_documents(len(hits), len(set(documents)))
-    return f"{interval(hits.mean(), *share_interval(hits, documents), '.1%')} of {counts}" if len(hits) else f"{counts}"
+    counts = on_documents(len(outcomes), len(set(documents)))
+    return (
+        f"{interval(outcomes.mean(), *share_interval(outcomes, documents), '.1%')} of {counts}"
+        if len(outcomes)
+        else f"{counts}"
+    )
 
 
 def _with_preflight(settings: Settings) -> Sequence[str]:

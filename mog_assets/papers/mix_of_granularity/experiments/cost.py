@@ -30,7 +30,7 @@ _PAPER_STORAGE = 2.7
 
 def seconds(lab: Lab) -> Findings:
     """Seconds per question with 1 to n levels, by BM25 and by vectors; router and retrieval timed separately."""
-    rows, lines, said = [], {}, []
+    rows, lines, statements = [], {}, []
     repeats = EXPERIMENT_SETTINGS.of(lab.settings).repeats
     for name in lab.tested():
         table = lab.cached(f"{name} seconds", repeats, lambda name=name: _timed(lab, name))  # type: ignore[misc]
@@ -55,11 +55,11 @@ def seconds(lab: Lab) -> Findings:
             total = 1000 * (routed["encoding"] + routed["router"] + routed["retrieval"])
             lines[f"{name}, {retriever}"] = pd.DataFrame({"x": routed["levels"], "value": total})
             plain = float(1000 * part.loc[~part["routed"], "plain"].iloc[0])
-            said.append(
+            statements.append(
                 f"{name}, {retriever}: {plain:.2f} ms without router, {total.iloc[0]:.2f} ms with it at 1 level, "
                 f"{total.iloc[-1]:.2f} ms at {routed['levels'].iloc[-1]}"
             )
-    figures = "; ".join(said)
+    figures = "; ".join(statements)
     table11 = "Mix-of-Granularity, table 11 and appendix M"
     reader = "The paper times answers, mostly the language model. Retrieval only: "
     return Findings(

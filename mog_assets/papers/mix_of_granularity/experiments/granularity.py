@@ -22,12 +22,12 @@ from mog_assets.papers.experiments.lab import (
     Lab,
     NothingToMeasure,
     Verdict,
-    alike,
     difference_text,
+    equivalence,
     greater,
     registered,
+    score_row,
     score_rows,
-    told,
 )
 from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.papers.mix_of_granularity.ranker import level_ranker, router_weights
@@ -56,10 +56,10 @@ def k_r(lab: Lab) -> Findings:
         tables.append(score_rows(name, cells, headline_measures(settings.k), f"k_r = {values[0]}", lab.seed))
         line = tables[-1][tables[-1]["measure"] == "ER"]
         lines[name] = line.assign(x=values)
-        rows = [told(tables[-1], name, f"k_r = {value}", "ER") for value in values[1:]]
+        rows = [score_row(tables[-1], name, f"k_r = {value}", "ER") for value in values[1:]]
         if rows:
             figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in rows)
-            few[name] = (every(alike(row) for row in rows), f"ER against k_r = {values[0]}: {figures}")
+            few[name] = (every(equivalence(row) for row in rows), f"ER against k_r = {values[0]}: {figures}")
             many[name] = (greater(rows[-1]), f"ER against k_r = {values[0]}: {figures}")
     figure5 = "Mix-of-Granularity, figure 5 and appendix F"
     return Findings(
@@ -102,8 +102,8 @@ def router(lab: Lab) -> Findings:
         unweighted = _compared(lab, part, f"{name}, graph without router", [medrag, "mogg-uniform"])
         if unweighted is not None:
             tables.append(unweighted)
-            row = told(unweighted, f"{name}, graph without router", "mogg-uniform", "ER")
-            verdicts["alike"][name] = (alike(row), f"ER of mogg-uniform against {medrag} {difference_text(row)}")
+            row = score_row(unweighted, f"{name}, graph without router", "mogg-uniform", "ER")
+            verdicts["alike"][name] = (equivalence(row), f"ER of mogg-uniform against {medrag} {difference_text(row)}")
     table9 = "Mix-of-Granularity, table 9 and appendix K"
     return Findings(
         joined(tables),

@@ -38,8 +38,8 @@ def spread_of(weights: np.ndarray, documents: np.ndarray, seed: int) -> tuple[Ve
     differences = by_document(weights[:, most] - weights[:, least], documents)
     p = min(float(permutation_p(differences, seed=seed)[0]) * tests, 1.0)
     figures = f"mean weight {means[most]:.3f} of level {most + 1}, {means[least]:.3f} of level {least + 1}"
-    said = f"{figures}, {p_said(p)} (permutation test over documents, corrected for {tests} pairs of levels)"
-    return "seen" if p < ALPHA else "undecided", said
+    because = f"{figures}, {p_said(p)} (permutation test over documents, corrected for {tests} pairs of levels)"
+    return "seen" if p < ALPHA else "undecided", because
 
 
 def finest_claim(weights: np.ndarray, documents: np.ndarray, seed: int) -> tuple[Verdict, str]:
@@ -51,10 +51,10 @@ def finest_claim(weights: np.ndarray, documents: np.ndarray, seed: int) -> tuple
     rival = 1 + int(counts[1:].argmax())
     differences = by_document((best == 0).astype(float) - (best == rival), documents)
     p = float(permutation_p(differences, seed=seed)[0])
-    said = f"level 1 is chosen for {counts[0]} questions, level {rival + 1} for {counts[rival]}, {p_said(p)}"
+    because = f"level 1 is chosen for {counts[0]} questions, level {rival + 1} for {counts[rival]}, {p_said(p)}"
     if p >= ALPHA:
-        return "undecided", said
-    return "seen" if counts[0] > counts[rival] else "not seen", said
+        return "undecided", because
+    return "seen" if counts[0] > counts[rival] else "not seen", because
 
 
 def differing_sets(paper: str, claim: str, between: Sequence[Mapping[str, Any]]) -> Claim:
@@ -128,15 +128,15 @@ def trained_router(lab: Lab, name: str, table: pd.DataFrame) -> tuple[dict[str, 
         loss = min(point["validation_loss"] for point in trained.curve)
         parts = []
         for test in lab.tested():
-            said = router.predict(trained.weights, lab.retrieval(test).vectors)
-            parts.append(pd.DataFrame({"test": test, "weights": list(said)}))
+            predicted = router.predict(trained.weights, lab.retrieval(test).vectors)
+            parts.append(pd.DataFrame({"test": test, "weights": list(predicted)}))
         return pd.concat(parts, ignore_index=True).assign(best_epoch=trained.best_epoch, loss=loss)
 
-    kept = lab.cached(f"router {name}", training_rows(lab.settings), make)
-    said = {str(test): np.stack(part["weights"].tolist()) for test, part in kept.groupby("test", sort=False)}
-    first = kept.iloc[0]
+    cached = lab.cached(f"router {name}", training_rows(lab.settings), make)
+    predictions = {str(test): np.stack(part["weights"].tolist()) for test, part in cached.groupby("test", sort=False)}
+    first = cached.iloc[0]
     facts = {"questions": len(table), "best epoch": int(first["best_epoch"]), "validation loss": float(first["loss"])}
-    return said, facts
+    return predictions, facts
 
 
 def ranked_by(lab: Lab, name: str, routers: Mapping[str, Mapping[str, np.ndarray]]) -> list[pd.DataFrame]:
@@ -147,8 +147,8 @@ def ranked_by(lab: Lab, name: str, routers: Mapping[str, Mapping[str, np.ndarray
         return level_ranker(lab.retrieval(name), method.retriever, None).weighted(weights)
 
     return [
-        lab.measured(name, cell, training_rows(lab.settings), partial(find, said[name]))
-        for cell, said in routers.items()
+        lab.measured(name, cell, training_rows(lab.settings), partial(find, predictions[name]))
+        for cell, predictions in routers.items()
     ]
 
 

@@ -22,9 +22,9 @@ from mog_assets.papers.experiments.lab import (
     Lab,
     NothingToMeasure,
     Verdict,
-    alike,
     difference_interval,
     difference_text,
+    equivalence,
     greater,
     registered,
     score_rows,
@@ -62,13 +62,13 @@ def soft_labels(lab: Lab) -> Findings:
         raise NothingToMeasure("no test question has evidence")
     settings = lab.settings
     methods = list(dict.fromkeys([SOFT_LABELS.of(settings).method, *EXPERIMENT_SETTINGS.of(settings).label_methods]))
-    made = {method: soft_labels_of(lab, method, SOFT_LABELS.of(settings).values) for method in methods}
+    tables_of = {method: soft_labels_of(lab, method, SOFT_LABELS.of(settings).values) for method in methods}
     sets = list(lab.trained_on())
     trainings = [ALL, *(sets if len(sets) > 1 else [])]
     routers, facts = {}, []
     for training in trainings:
         for method in methods:
-            table = made[method]
+            table = tables_of[method]
             table = table if training == ALL else table[table["question_set"] == training]
             fact: dict[str, Any] = {"soft labels": method, "trained on": training}
             if training != ALL and len(table) < router.FEWEST:
@@ -91,7 +91,7 @@ def soft_labels(lab: Lab) -> Findings:
         if not pairs:
             continue
         rows = _pairwise(name, cells, pairs, lab.seed)
-        shown[f"{name}: methods on the same training questions, two by two (ER)"] = _said(rows)
+        shown[f"{name}: methods on the same training questions, two by two (ER)"] = _text_rows(rows)
         compared += rows
         if others := [verdict for row in rows if (verdict := _over("embedding", row)) is not None]:
             figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in others)
@@ -133,7 +133,7 @@ def label_values(lab: Lab) -> Findings:
         )
         if rows := recall_of(tables[-1], baseline):
             figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in rows)
-            similar[name] = (every(alike(row) for row in rows), f"ER against {baseline}: {figures}")
+            similar[name] = (every(equivalence(row) for row in rows), f"ER against {baseline}: {figures}")
     return Findings(
         joined(tables),
         tables={"training": facts},
@@ -177,7 +177,7 @@ def training_corpus(lab: Lab) -> Findings:
             figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in of_one)
             worse[name] = (every(greater(turned(row)) for row in of_one), f"ER against trained on all: {figures}")
             as_many = _pairwise(name, cells, [(other, corpus) for corpus, other in equal.items()], lab.seed)
-            shown[f"{name}: one corpus against as many questions about all (ER)"] = _said(as_many)
+            shown[f"{name}: one corpus against as many questions about all (ER)"] = _text_rows(as_many)
             figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in as_many)
             narrower[name] = (every(greater(turned(row)) for row in as_many), f"ER: {figures}")
         for corpus in settings.question_sets[name].corpora if len(cells) > 1 else ():
@@ -274,7 +274,7 @@ def _pairwise(name: str, cells: Sequence[pd.DataFrame], pairs: Sequence[tuple[st
     return [row for _, row in table.iterrows()]
 
 
-def _said(rows: Sequence[pd.Series]) -> list[dict[str, str]]:
+def _text_rows(rows: Sequence[pd.Series]) -> list[dict[str, str]]:
     """Rows of `_pairwise` to print."""
     return [
         {

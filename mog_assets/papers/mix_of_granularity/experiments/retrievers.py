@@ -20,14 +20,14 @@ from mog_assets.papers.experiments.lab import (
     Lab,
     NothingToMeasure,
     Verdict,
-    alike,
     difference_text,
+    equivalence,
     registered,
     score_rows,
 )
 from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS, RetrieverEncoderSettings
 from mog_assets.papers.level_search.search import searcher
-from mog_assets.papers.level_search.searchers import DenseSearcher, Hits, HybridSearcher, Remembering, Searcher
+from mog_assets.papers.level_search.searchers import DenseSearcher, HybridSearcher, Matches, Remembering, Searcher
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks, Ranker, router_weights
 from mog_assets.resources.arrays import places
 from mog_assets.search.methods import Method, needs, parse
@@ -114,9 +114,9 @@ def nearest(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarra
         order = np.lexsort((column, -values, row))
         row, column, values = row[order], column[order], values[order]
         place = places(row)
-        kept = place < depth
-        chunks[start + row[kept], place[kept]] = column[kept]
-        scores[start + row[kept], place[kept]] = values[kept]
+        within = place < depth
+        chunks[start + row[within], place[within]] = column[within]
+        scores[start + row[within], place[within]] = values[within]
     return chunks, scores
 
 
@@ -149,7 +149,7 @@ def retrievers(lab: Lab) -> Findings:
             compared = tables[-1][(tables[-1]["measure"] == "ER") & (tables[-1]["cell"] != "BM25")]
             rows = [row for _, row in compared.iterrows()]
             figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in rows)
-            similar[label][name] = (every(alike(row) for row in rows), f"ER against BM25: {figures}")
+            similar[label][name] = (every(equivalence(row) for row in rows), f"ER against BM25: {figures}")
     table6 = "Mix-of-Granularity, table 6 and appendix G"
     return Findings(
         joined(tables),
@@ -207,7 +207,7 @@ class _Late:
     queries: Sequence[str]
     vectors: OtherVectors
 
-    def search(self, level: int, k: int) -> Hits:
+    def search(self, level: int, k: int) -> Matches:
         """See `Searcher.search`."""
         vectors_of = self.encode(self.queries)
         return DenseSearcher(vectors_of, self.vectors.nearest, self.vectors.corpora.starts).search(level, k)

@@ -18,7 +18,7 @@ from mog_assets.index.statistics import Counted
 from mog_assets.index.statistics_assets import statistics_settings, write_statistics
 from mog_assets.index.tokens import assemble, languages_of
 from mog_assets.papers.mix_of_granularity.graph import checks, plots
-from mog_assets.papers.mix_of_granularity.graph.building import Made, make
+from mog_assets.papers.mix_of_granularity.graph.building import BuiltGraph, make
 from mog_assets.papers.mix_of_granularity.graph.index_on_disk import save_terms
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around
 from mog_assets.papers.mix_of_granularity.graph.packed import save_matrix
@@ -48,8 +48,8 @@ def _join(work: Work, counts: Any) -> None:
     """Make the graph and the neighbourhoods of nodes with these term counts, with plots and tables."""
     layout = checks.open_nodes(work)
     lengths = np.diff(layout.spans, axis=1).ravel()
-    made = make(work, counts, lengths)
-    graph = made.graph
+    built = make(work, counts, lengths)
+    graph = built.graph
     across = layout.document_of[graph.edges]
     components = graph.components
     work.counts |= {
@@ -63,8 +63,8 @@ def _join(work: Work, counts: Any) -> None:
     }
     work.show_plot("neighbours", plots.degree_histogram(graph.degrees))
     hops = range(GRAPH.of(work.settings).hops + 1)
-    work.show_table("neighbourhoods", [_reach(made.around, hop, layout, lengths) for hop in hops])
-    _show_example(work, made, layout)
+    work.show_table("neighbourhoods", [_reach(built.around, hop, layout, lengths) for hop in hops])
+    _show_example(work, built, layout)
 
 
 def _nodes(work: Work) -> Any:
@@ -121,12 +121,12 @@ def _documents(indptr: np.ndarray, indices: np.ndarray, layout: Layout) -> np.nd
     return np.add.reduceat(new, indptr[:-1], dtype=np.int64)
 
 
-def _show_example(work: Work, made: Made, layout: Layout) -> None:
+def _show_example(work: Work, built: BuiltGraph, layout: Layout) -> None:
     """Plot the neighbourhood with the most documents among those that fit into a plot.
 
     One with different texts is preferred: a phrase that many documents repeat shows little.
     """
-    graph, around = made.graph, made.around
+    graph, around = built.graph, built.around
     hops = min(_SHOWN_HOPS, GRAPH.of(work.settings).hops)
     indptr, indices = around.within(hops)
     sizes = np.diff(indptr)

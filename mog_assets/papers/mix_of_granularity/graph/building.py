@@ -36,14 +36,14 @@ _BLOCK = 16_384
 
 
 @dataclass(frozen=True)
-class Made:
+class BuiltGraph:
     """A graph and its neighbourhoods."""
 
     graph: Graph
     around: Around
 
 
-def make(work: Work, counts: Any, lengths: np.ndarray) -> Made:
+def make(work: Work, counts: Any, lengths: np.ndarray) -> BuiltGraph:
     """Write all files of a graph.
 
     Args:
@@ -64,11 +64,11 @@ def make(work: Work, counts: Any, lengths: np.ndarray) -> Made:
     key = (work.draft.files[FILE], options.hops, options.max_chars)
     files = [work.file(name, *key) for name in NEIGHBOURHOODS]
     if all(written for _, written in files):
-        return Made(graph, load_neighbourhoods(work.draft.path))
+        return BuiltGraph(graph, load_neighbourhoods(work.draft.path))
     with work.progress(graph.nodes, "neighbourhoods gathered") as advance:
         around = neighbourhoods(graph, lengths, options.hops, options.max_chars, advance)
     _write([path for path, _ in files], work, lambda *paths: save_neighbourhoods(around, *paths))
-    return Made(graph, around)
+    return BuiltGraph(graph, around)
 
 
 def _search(work: Work, index: dict[str, np.ndarray], key: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:

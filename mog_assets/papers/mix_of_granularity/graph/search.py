@@ -21,7 +21,7 @@ from mog_assets.index.term_counts import TermCounts
 from mog_assets.index.vectors import VectorTable
 from mog_assets.papers.level_search.bm25 import Bm25Index, Statistics
 from mog_assets.papers.level_search.search import weighted as weighted_counts
-from mog_assets.papers.level_search.searchers import Hits
+from mog_assets.papers.level_search.searchers import Matches
 from mog_assets.papers.mix_of_granularity.graph.index_on_disk import IndexOnDisk, load_terms
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around, load_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.packed import load_matrix
@@ -100,10 +100,10 @@ class Neighbourhoods:
         """See `Granularities`."""
         return self._starts
 
-    def spread(self, hits: Hits, granularity: int) -> tuple[np.ndarray, np.ndarray]:
+    def spread(self, matches: Matches, granularity: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Granularities`."""
         indptr, indices = self.members(granularity)
-        first, last = indptr[hits.chunk], indptr[hits.chunk + 1]
+        first, last = indptr[matches.chunk], indptr[matches.chunk + 1]
         return np.repeat(np.arange(len(first)), last - first), indices[ranges(first, last)]
 
     def containing(self, pieces: np.ndarray, granularity: int) -> np.ndarray:
@@ -114,27 +114,31 @@ class Neighbourhoods:
     def _lengths(self) -> np.ndarray:
         return np.diff(self.nodes.spans, axis=1).ravel()
 
-    def passages(self, hits: Hits, granularities: np.ndarray) -> Passages:
+    def passages(self, matches: Matches, granularities: np.ndarray) -> Passages:
         """The spans of every neighbourhood that a measure may use; adjacent nodes are merged."""
-        characters = np.zeros(len(hits.chunk), np.int64)
+        characters = np.zeros(len(matches.chunk), np.int64)
         for granularity in np.unique(granularities):
             here = np.flatnonzero(granularities == granularity)
             indptr, indices = self.members(int(granularity))
             # Only of the neighbourhoods that were found, each once.
-            chosen, place = np.unique(hits.chunk[here], return_inverse=True)
+            chosen, place = np.unique(matches.chunk[here], return_inverse=True)
             first, last = indptr[chosen], indptr[chosen + 1]
             begin = np.cumsum(last - first) - (last - first)
             characters[here] = np.add.reduceat(self._lengths[indices[ranges(first, last)]], begin)[place]
-        rank = places(hits.question)
+        rank = places(matches.question)
         # Documents of centres alone: never more than those of all nodes.
-        kept = seen(
-            hits.question, rank, self.nodes.document_of[hits.chunk], characters, max(self.corpora.settings.k, DEPTH)
+        rows_seen = seen(
+            matches.question,
+            rank,
+            self.nodes.document_of[matches.chunk],
+            characters,
+            max(self.corpora.settings.k, DEPTH),
         )
-        hits, rank, granularities = hits.at(kept), rank[kept], granularities[kept]
+        matches, rank, granularities = matches.at(rows_seen), rank[rows_seen], granularities[rows_seen]
         rows, nodes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for granularity in np.unique(granularities):
             here = np.flatnonzero(granularities == granularity)
-            row, node = self.spread(hits.at(here), int(granularity))
+            row, node = self.spread(matches.at(here), int(granularity))
             rows.append(here[row])
             nodes.append(node)
         row, node = np.concatenate(rows), np.concatenate(nodes)
@@ -148,13 +152,13 @@ class Neighbourhoods:
         row = row[first]
         spans = self.nodes.spans
         return Passages(
-            hits.question[row],
+            matches.question[row],
             rank[row],
             document[first],
             spans[node[first], 0],
             spans[node[last], 1],
             granularities[row] - 1,
-            hits.score[row],
+            matches.score[row],
         )
 
     def counts(self, granularity: int, only: Sequence[str] | None = None) -> list[TermCounts]:
@@ -205,9 +209,9 @@ class Neighbourhoods:
             return weighted(blocks[0])
         indexes = [IndexOnDisk(self.corpora.settings.home / "cache") for _ in self.layouts]
         for terms in blocks:
-            for whole, part in zip(indexes, weighted(terms), strict=True):
-                whole.add(part)
-        return [whole.index() for whole in indexes]
+            for index, part in zip(indexes, weighted(terms), strict=True):
+                index.add(part)
+        return [index.index() for index in indexes]
 
     def frequencies(self, granularity: int) -> Iterator[tuple[str, Counted]]:
         """Of every corpus: in how many neighbourhoods each term occurs, and how many there are, with their tokens."""

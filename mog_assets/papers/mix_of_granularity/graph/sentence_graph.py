@@ -73,8 +73,8 @@ class Graph:
     @cached_property
     def edges(self) -> np.ndarray:
         """int32 array of shape (edges, 2): every edge once, smaller node first, in order."""
-        once = self.rows < self.indices
-        return np.stack([self.rows[once], self.indices[once]], axis=1)
+        upper = self.rows < self.indices
+        return np.stack([self.rows[upper], self.indices[upper]], axis=1)
 
     @cached_property
     def components(self) -> np.ndarray:
@@ -90,10 +90,10 @@ FILE = "edges.parquet"
 
 def save_graph(graph: Graph, path: Path) -> None:
     """Write every edge once, and the number of nodes as the last row's ends."""
-    once = graph.rows < graph.indices
+    upper = graph.rows < graph.indices
     last = np.int32(graph.nodes)
     first, second = (np.append(ends, last) for ends in graph.edges.T)
-    share = np.append(np.rint(graph.shares[once].astype(np.float64) * _UNIT), 0).astype(np.uint32)
+    share = np.append(np.rint(graph.shares[upper].astype(np.float64) * _UNIT), 0).astype(np.uint32)
     save_columns(path, {"first": differences(first), "second": second, "share": share})
 
 
@@ -219,8 +219,8 @@ def _search(index: Any, queries: Sequence[list[int]], k: int, compiled: bool) ->
         unsettled = list(zip(filled[cut_off], floor[cut_off], strict=True))
     for row, least in unsettled:
         every = index.get_scores_from_ids(queries[row])
-        kept = np.flatnonzero((every >= least) & (every > 0))
-        best = kept[np.argsort(-every[kept], kind="stable")[:k]]
+        near = np.flatnonzero((every >= least) & (every > 0))
+        best = near[np.argsort(-every[near], kind="stable")[:k]]
         nodes[row, : len(best)] = best
         scores[row, : len(best)] = every[best]
     return nodes, scores
@@ -270,9 +270,9 @@ def link(nodes: np.ndarray, shares: np.ndarray, threshold: float) -> Graph:
         shares: float32 of shape (n, k).
         threshold: Least share of an edge.
     """
-    kept = (nodes >= 0) & (shares >= np.float32(threshold)) & (shares > 0)
-    row = np.broadcast_to(np.arange(len(nodes), dtype=np.int32)[:, None], nodes.shape)[kept]
-    other, share = nodes[kept], shares[kept]
+    strong = (nodes >= 0) & (shares >= np.float32(threshold)) & (shares > 0)
+    row = np.broadcast_to(np.arange(len(nodes), dtype=np.int32)[:, None], nodes.shape)[strong]
+    other, share = nodes[strong], shares[strong]
     row, other, share = np.concatenate([row, other]), np.concatenate([other, row]), np.tile(share, 2)
     order = np.lexsort((-share, other, row))
     row, other, share = row[order], other[order], share[order]

@@ -12,7 +12,7 @@ FRESH_SECONDS = 600.0
 Look = TypeVar("Look")
 
 
-class Kept(Generic[Look]):
+class LookCache(Generic[Look]):
     """What looks at a source gave, kept for a while.
 
     Args:
@@ -21,15 +21,15 @@ class Kept(Generic[Look]):
 
     def __init__(self, look: Callable[[str], Look]) -> None:
         self._look, self._alone = look, Lock()
-        self._kept: dict[str, tuple[float, Look]] = {}
+        self._looks: dict[str, tuple[float, Look]] = {}
 
     def __call__(self, address: str, seconds: float | None = None) -> Look:
         """What a look at an address gave, so many seconds ago at most, by default `FRESH_SECONDS`."""
         seconds = FRESH_SECONDS if seconds is None else seconds
         with self._alone:
-            at, kept = self._kept.get(address, (0.0, None))
-            if kept is None or time.monotonic() - at > seconds:
-                self._kept.pop(address, None)
-                kept = self._look(address)
-                self._kept[address] = time.monotonic(), kept
-            return kept
+            at, cached = self._looks.get(address, (0.0, None))
+            if cached is None or time.monotonic() - at > seconds:
+                self._looks.pop(address, None)
+                cached = self._look(address)
+                self._looks[address] = time.monotonic(), cached
+            return cached
