@@ -45,8 +45,9 @@ hypothesis.load_profile("usual")
 
 def pytest_configure(config):
     """Set where temporary folders are, and one thread a process (the workers use the cores), before anything asks."""
-    # Until all is imported, see `pytest_collection_finish`.
-    gc.disable()
+    # Until all is imported, see `pytest_collection_finish`; what hands out tests to workers imports none.
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        gc.disable()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     clean_environment()
     if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
