@@ -32,6 +32,8 @@ COMMANDS: dict[str, list[str]] = {
     "serve": ["-c", f"{MODULE}http"],
     "tokens": ["-c", "import tiktoken, tokenizers"],
     "mcp": ["-c", "import mog_assets.plugins.agents.server"],
+    "openai": ["-c", "import mog_assets.resources.endpoint"],
+    "qdrant": ["-c", "import qdrant_client, qdrant_edge"],
     "all": ["run"],
     "core, from the source": ["retrieve", QUESTION, "--method", "fixed-2"],
 }

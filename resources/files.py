@@ -121,24 +121,17 @@ with warnings.catch_warnings():
 def orphans(folder: Path, keep: Iterable[str]) -> list[Path]:
     """Files of a folder that are not in `keep` and that no living process is writing."""
     keep = set(keep)
-    return [p for p in folder.iterdir() if p.name not in keep and p.is_file() and not _being_written(p.name)]
+    return [p for p in folder.iterdir() if p.name not in keep and p.is_file() and not is_being_written(p.name)]
 
 
 def sweep_orphans(folder: Path) -> None:
     """Delete half-written files of ended processes in a folder that does not belong to an artefact."""
     for entry in folder.glob(".tmp-*"):
-        if not _being_written(entry.name):
+        if not is_being_written(entry.name):
             entry.unlink(missing_ok=True)
 
 
-def sweep_halves(path: Path) -> None:
-    """Delete what ended processes left half-written of one file; the folder may be a user's own."""
-    for entry in path.parent.glob(".tmp-*"):
-        if re.fullmatch(rf"\.tmp-\d+-{re.escape(path.name)}", entry.name) and not _being_written(entry.name):
-            entry.unlink(missing_ok=True)
-
-
-def _being_written(name: str) -> bool:
+def is_being_written(name: str) -> bool:
     """Whether a file is the temporary file of another living process."""
     match = re.match(r"\.tmp-(\d+)-", name)
     return match is not None and int(match[1]) != os.getpid() and alive(int(match[1]))

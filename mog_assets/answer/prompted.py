@@ -74,12 +74,6 @@ def numbered(heading: str, texts: Sequence[str]) -> list[Piece]:
     return [(f"{heading} {i} of {len(texts)}", text) for i, text in enumerate(texts, 1)]
 
 
-def answer_piece(request: AnswerRequest, answer: str) -> list[Piece]:
-    """Return an answer as data: a letter with the text of its option."""
-    spelled = request.spelled(answer)
-    return [("answer", spelled if spelled == answer else f"{answer}. {spelled}")]
-
-
 def _form(request: AnswerRequest, cites: bool) -> str:
     name = "form_choice" if request.options else "form_open"
     form, words = load_prompt(name), {"letters": ", ".join(request.options), "cited": _CITED[0] if cites else ""}

@@ -18,10 +18,11 @@ from functools import partial
 from typing import Any
 
 from mog_assets.answer.extractive import Extractive, read_of, share, terms_in
-from mog_assets.answer.prompted import Prompted, answer_piece, documents, numbered
+from mog_assets.answer.prompted import Prompted, documents, numbered
 from mog_assets.answer.replies import VERSION, Unparsable, only, shown, worded
 from mog_assets.answer.roles import AnswerRequest, Passage, Reply, Role, Roles, Usage
 from mog_assets.answer.rows import AnswerRow, Judge
+from mog_assets.papers.at_rag.roles import answer_piece
 from mog_assets.registry import JUDGES
 from mog_assets.resources.chat import AnswerForm, schema
 from mog_assets.text.languages import of_texts

@@ -13,7 +13,8 @@ import numpy as np
 from mog_assets.answer import replies
 from mog_assets.answer.extractive import Extractive, Nothing, content_words, read_of, share, terms_in, texts_of
 from mog_assets.answer.neural import Neural, pairs_of
-from mog_assets.answer.prompted import QUERY, answer_piece, documents, numbered
+from mog_assets.answer.prompted import QUERY, documents, numbered
+from mog_assets.answer.prompting import Piece
 from mog_assets.answer.replies import Unparsable, complete_text, only, shown
 from mog_assets.answer.roles import AnswerRequest, Passage, Reply, Role
 from mog_assets.papers.briefcontext.roles import RELEVANT, sentence_of
@@ -45,6 +46,12 @@ _OF_THE = re.compile(r"\b(?:of|by|in|from) (?:the|an?) \w+", re.IGNORECASE)
 _BOTH = re.compile(
     r"\b(?:both|compared? (?:to|with)|difference between|earlier|older|larger|same .* as)\b", re.IGNORECASE
 )
+
+
+def answer_piece(request: AnswerRequest, answer: str) -> list[Piece]:
+    """Return an answer as data: a letter with the text of its option."""
+    spelled = request.spelled(answer)
+    return [("answer", spelled if spelled == answer else f"{answer}. {spelled}")]
 
 
 def verdict(text: str, vocabulary: Sequence[V]) -> V:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from mog_assets.cli.init import CorpusFiles, corpus_entry, name_of, questions_en
 from mog_assets.plugins.datasets.editing import with_entry
 from mog_assets.registry import COMMANDS, IMPORTERS
 from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.files import is_being_written
 from mog_assets.resources.printable import printable
 
 if TYPE_CHECKING:
@@ -143,14 +145,20 @@ def _import(importer: Importer, name: str | None, replace: bool, path: str | Non
     stoppable(work, home, "mog import", "starts again")
 
 
+def _sweep_halves(path: Path) -> None:
+    """Delete what ended processes left half-written of one file; the folder may be a user's own."""
+    for entry in path.parent.glob(".tmp-*"):
+        if re.fullmatch(rf"\.tmp-\d+-{re.escape(path.name)}", entry.name) and not is_being_written(entry.name):
+            entry.unlink(missing_ok=True)
+
+
 def _work(target: _Target, read: Callable[[Notes], Dataset]) -> None:
     from mog_assets.plugins.datasets.foreign import Notes
     from mog_assets.resources.console import clear, displayed
-    from mog_assets.resources.files import sweep_halves
 
     def sweep() -> None:
         for path in filter(None, (target.documents, target.questions, target.file)):
-            sweep_halves(path)
+            _sweep_halves(path)
 
     notes = Notes()
     with displayed(), on_stop(sweep), on_stop(clear):
