@@ -23,7 +23,7 @@ def running(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def greatest(scores: np.ndarray, k: int) -> np.ndarray:
-    """The k greatest numbers of every row; of equal ones those of smaller columns.
+    """Return the k greatest numbers of every row; of equal ones those of smaller columns.
 
     Args:
         scores: Array of shape (n, m).
@@ -58,7 +58,7 @@ def greatest_of(row: np.ndarray, k: int) -> np.ndarray:
 
 
 def _kth(row: np.ndarray, k: int) -> np.generic:
-    """The k-th greatest number."""
+    """Return the k-th greatest number."""
     step = len(row) // _SAMPLE
     if step > 1:
         # Numbers below a quantile of a sample are left out: sorting the few others takes a tenth of the time.
@@ -90,7 +90,7 @@ def pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def unpaired(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first and second numbers of `pairs`."""
+    """Return the first and second numbers of `pairs`."""
     return keys >> 32, keys & (2**32 - 1)
 
 
@@ -101,14 +101,14 @@ def first_of_each(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def ranges(first: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """The concatenated ranges from each first to each last number, exclusive."""
+    """Return the concatenated ranges from each first to each last number, exclusive."""
     widths = last - first
     ends = np.cumsum(widths)
     return np.repeat(last - ends, widths) + np.arange(ends[-1] if len(ends) else 0)
 
 
 def distinct(numbers: np.ndarray) -> np.ndarray:
-    """The different numbers, ascending: as `numpy.unique`, in a third of the time that it takes for few."""
+    """Return the different numbers, ascending: as `numpy.unique`, in a third of the time that it takes for few."""
     numbers = np.sort(numbers)
     new = np.ones(len(numbers), bool)
     np.not_equal(numbers[1:], numbers[:-1], out=new[1:])

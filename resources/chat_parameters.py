@@ -53,7 +53,7 @@ class ParameterRefused(Exception):
 
 
 def refused(sent: Collection[str], status: int, param: str | None, code: str | None, text: str) -> str | None:
-    """The sent parameter that an error says the model does not accept; None if the error is about something else.
+    """Return sent parameter that an error says the model does not accept; None if the error is about something else.
 
     Args:
         sent: Names of the parameters; `SYSTEM` if the chat has such a message.
@@ -106,7 +106,7 @@ class Parameters:
         return {**self.sent, FORMAT: value} if takes else self.sent
 
     def fitted(self, messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
-        """A chat in the roles that the model has."""
+        """Return a chat in the roles that the model has."""
         if SYSTEM not in self.learned or len(messages) < 2 or messages[0]["role"] != "system":
             return messages
         first: ChatMessage = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}"}
@@ -126,7 +126,7 @@ class Parameters:
             return bool(rejected)
 
     def describe(self) -> str:
-        """A readable summary of what is sent and what is not."""
+        """Return a readable summary of what is sent and what is not."""
         words = [f"{name} {value}" for name, value in self.sent.items()]
         for name, other in self.learned.items():
             if self.wanted.get(name) is not None or (name in (FORMAT, SYSTEM) and name in self.wanted):
@@ -134,7 +134,7 @@ class Parameters:
         return ", ".join(words) or "none"
 
     def _stored(self) -> dict[str, dict[str, str | None]]:
-        """What was learned of every model; the file only saves a request: if it cannot be read, it is learned again."""
+        """Return what was learned of every model; the file only saves a request: unreadable, it is learned again."""
         try:
             stored = json.loads((self._folder / FILE).read_text(encoding="utf-8")) if self._folder else {}
         except (OSError, ValueError):

@@ -27,7 +27,7 @@ class EscapedConsole(Console):
         super().__init__(width=fixed, stderr=stderr, markup=False, emoji=False, highlight=False)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """What rich makes of a text in any cell, title or line."""
+        """Return what rich makes of a text in any cell, title or line."""
         return super().render_str(escaped(text), **options)
 
 

@@ -39,7 +39,7 @@ class EncoderModel(Protocol):
         """Where and how it computes, for people."""
 
     def prompt(self, role: Role) -> str:
-        """What is put before a text."""
+        """Return what is put before a text."""
 
     @property
     def size(self) -> int | None:
@@ -50,7 +50,7 @@ class EncoderModel(Protocol):
         """Whether questions and passages are told apart beside their prompts."""
 
     def is_token(self, words: Sequence[str]) -> np.ndarray:
-        """Which words it knows: bool array of shape (words,)."""
+        """Return which words it knows: bool array of shape (words,)."""
 
     def vectors(self, items: Hashed, role: Role) -> Generator[Hashed]:
         """Yield keys and vectors of texts, some at a time."""

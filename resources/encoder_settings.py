@@ -72,7 +72,7 @@ class EncoderSettings(NamedSettings):
         return self.model_copy(update={"model": self.query_model or self.model, "query_model": None})
 
     def prompt(self, role: Role) -> str | None:
-        """What is put before a text; None if that is left to the model."""
+        """Return what is put before a text; None if that is left to the model."""
         return self.query_prompt if role == "query" else self.passage_prompt
 
 
@@ -153,7 +153,7 @@ class EncoderFamily:
 
 
 def family(model: str, files: Path | None = None) -> EncoderFamily:
-    """How a model is used."""
+    """Return how a model is used."""
     name = model.rstrip("/").rpartition("/")[2].lower()
     known = next((its for pattern, its in FAMILIES.items() if re.search(pattern, name)), EncoderFamily())
     prompts = _read(files, "config_sentence_transformers.json").get("prompts") or {}

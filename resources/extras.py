@@ -32,7 +32,7 @@ _PACKAGES = {
 
 @cache
 def _extras() -> dict[str, str]:
-    """The extra that asks for a package."""
+    """Return the extra that asks for a package."""
     extras: dict[str, str] = {}
     for requirement in metadata.requires(DISTRIBUTION) or ():
         package, extra = re.match(r"[\w.-]+", requirement), re.search(r"extra == [\"']([\w-]+)", requirement)
@@ -42,12 +42,12 @@ def _extras() -> dict[str, str]:
 
 
 def _plain(name: str) -> str:
-    """A name as PyPI compares it."""
+    """Return a name as PyPI compares it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def command(module: str) -> str:
-    """What installs a module or a package: `pip install 'mog-assets[EXTRA]'` if it belongs to an extra."""
+    """Return what installs a module or a package: `pip install 'mog-assets[EXTRA]'` if it belongs to an extra."""
     top = module.split(".")[0]
     package = _plain(_PACKAGES.get(top, top))
     extra = _extras().get(package)
@@ -55,7 +55,7 @@ def command(module: str) -> str:
 
 
 def missing_package(error: ModuleNotFoundError, what: str) -> str:
-    """What to tell about a package that is missing."""
+    """Return what to tell about a package that is missing."""
     name = error.name or str(error)
     return f"{what} needs the package {name}: {command(name)}"
 

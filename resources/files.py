@@ -105,7 +105,7 @@ def make_folder(path: Path, home: Path) -> None:
 
 
 def not_writable(path: Path, error: OSError) -> MogError:
-    """The error for a path that this process cannot write."""
+    """Return the error for a path that this process cannot write."""
     return MogError(
         f"{path} cannot be written ({error.strerror or error}): give this process the right to write there, or remove "
         "what is in the way, then run `mog run` again"
@@ -119,7 +119,7 @@ with warnings.catch_warnings():
 
 
 def orphans(folder: Path, keep: Iterable[str]) -> list[Path]:
-    """Files of a folder that are not in `keep` and that no living process is writing."""
+    """Return files of a folder that are not in `keep` and that no living process is writing."""
     keep = set(keep)
     return [p for p in folder.iterdir() if p.name not in keep and p.is_file() and not is_being_written(p.name)]
 
@@ -132,13 +132,13 @@ def sweep_orphans(folder: Path) -> None:
 
 
 def is_being_written(name: str) -> bool:
-    """Whether a file is the temporary file of another living process."""
+    """Return whether a file is the temporary file of another living process."""
     match = re.match(r"\.tmp-(\d+)-", name)
     return match is not None and int(match[1]) != os.getpid() and alive(int(match[1]))
 
 
 def alive(pid: int) -> bool:
-    """Whether there is a process with this id."""
+    """Return whether there is a process with this id."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -185,7 +185,7 @@ def hold(path: Path, what: str, seconds: float, tell: Callable[[str], object] | 
 
 
 def _named(holder: Path) -> str:
-    """The process named in a holder file, and since when it has the lock."""
+    """Return the process named in a holder file, and since when it has the lock."""
     try:
         pid, since = (int(part) for part in holder.read_text(encoding="ascii").split())
     except (OSError, ValueError):
@@ -277,7 +277,7 @@ def atomic(
 
 
 def disk_full(path: Path, wanted: int, reason: str) -> MogError:
-    """The error for a file that does not fit; `wanted` is the least number of bytes that it needs."""
+    """Return the error for a file that does not fit; `wanted` is the least number of bytes that it needs."""
     free = shutil.disk_usage(path.parent).free
     return MogError(
         f"no room to write {path}: expected at least {wanted} bytes, {free} are free ({reason}); existing files are "

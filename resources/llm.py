@@ -164,7 +164,7 @@ class OpenAIModel:
                 self._learn(refusal)
 
     def _ways(self, form: AnswerForm | None) -> list[dict[str, Any]]:
-        """What is sent beside the messages, and what answers in the cache may have been asked with instead."""
+        """Return what is sent beside the messages, and what answers in the cache may have been asked with instead."""
         plain, formed = self.parameters.sent, self.parameters.with_format(form.response_format if form else None)
         return [formed] if formed == plain or self.settings.structured == "on" else [formed, plain]
 

@@ -51,7 +51,7 @@ class Manifest:
     retired: dict[str, float] = field(default_factory=dict)
 
     def entries(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Name and entry of every file."""
+        """Yield name and entry of every file."""
         yield from self.files.items()
         if self.shown is not None:
             yield "shown.json", self.shown
@@ -63,12 +63,12 @@ def describe(manifest: Manifest) -> str:
 
 
 def label(asset: str, partition: str | None) -> str:
-    """Name of an artefact in messages."""
+    """Return name of an artefact in messages."""
     return f"{asset} of corpus {partition}" if partition else asset
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The bytes of the file: JSON, with a checksum of the rest as `seal`."""
+    """Return the bytes of the file: JSON, with a checksum of the rest as `seal`."""
     fields = json.loads(json.dumps(asdict(manifest)))
     fields["seal"] = digest(fields)
     return json.dumps(fields, ensure_ascii=False, indent=1, sort_keys=True).encode("utf-8")

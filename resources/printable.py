@@ -14,7 +14,7 @@ _UNPRINTABLE = re.compile(
 
 
 def printable(text: object) -> str:
-    r"""A text that is safe in any terminal, page and UTF-8 file: invisible characters are escaped (`\n`, `\u202e`)."""
+    r"""Return text safe in any terminal, page and UTF-8 file: invisible characters are escaped (`\n`, `\u202e`)."""
     return _UNPRINTABLE.sub(lambda m: m[0].encode("unicode_escape").decode("ascii"), str(text))
 
 
@@ -26,7 +26,7 @@ _OBEYED = re.compile(
 
 
 def escaped(text: str) -> str:
-    r"""A text that a terminal shows and does not obey: control characters and direction marks become `\u001b`.
+    r"""Return a text that a terminal shows and does not obey: control characters and direction marks become `\u001b`.
 
     Tabs and ends of lines stay. The notation is that of JSON: a JSON text remains one, with the same values.
     """

@@ -9,7 +9,7 @@ from multiprocessing.synchronize import SemLock
 
 
 def cores() -> int:
-    """Number of processor cores that this process may use."""
+    """Return number of processor cores that this process may use."""
     # macOS and Windows cannot restrict a process to some of them.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

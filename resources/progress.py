@@ -58,7 +58,7 @@ class _Track:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words: `0.4 s`, `42 s`, `3 min 20 s`, `2 h 5 min`."""
+    """Return seconds in words: `0.4 s`, `42 s`, `3 min 20 s`, `2 h 5 min`."""
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)

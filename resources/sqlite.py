@@ -21,7 +21,7 @@ def _busy(error: BaseException) -> bool:
 
 
 def exists(path: Path) -> bool:
-    """Whether there is such a file."""
+    """Return whether there is such a file."""
     with _CREATING:
         return path.exists()
 
@@ -58,7 +58,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def connect(path: Path, seconds: float = BUSY_SECONDS, threads: bool = False) -> sqlite3.Connection:
-    """A connection that reads while another writes, and waits for its turn to write.
+    """Return a connection that reads while another writes, and waits for its turn to write.
 
     Args:
         path: The file; it is created if there is none, with its folder, for its owner alone.

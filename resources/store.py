@@ -39,7 +39,7 @@ class Artefact:
     folder: Path
 
     def path(self, name: str) -> Path:
-        """Path of the file with this logical name."""
+        """Return path of the file with this logical name."""
         try:
             return self.folder / self.manifest.files[name]["file"]
         except KeyError:
@@ -73,7 +73,7 @@ class Draft:
         self._spent = spent
 
     def file(self, name: str, key: str) -> tuple[Path, bool]:
-        """The path of a file whose content is determined by `key`, and whether it already exists, complete.
+        """Return the path of a file whose content is determined by `key`, and whether it already exists, complete.
 
         Write only a path that does not exist, with `atomic`.
         """
@@ -88,7 +88,7 @@ class Draft:
         return path, path.exists()
 
     def path(self, name: str) -> Path:
-        """Path of a file that was added to this draft."""
+        """Return path of a file that was added to this draft."""
         return self.folder / self.files[name]
 
 
@@ -106,12 +106,12 @@ class Store:
         self._manifests: dict[Path, tuple[tuple[int, int, int], Manifest]] = {}
 
     def folder(self, asset: str, partition: str | None = None) -> Path:
-        """Folder of an artefact, existing or not."""
+        """Return folder of an artefact, existing or not."""
         base = self.home / "store" / asset
         return base / "corpus" / partition if partition else base
 
     def find(self, asset: str, partition: str | None = None) -> Artefact | None:
-        """The artefact, or None if there is no valid manifest, or a file it names is missing or has another size."""
+        """Return artefact, or None if there is no valid manifest, or a file it names is missing or has another size."""
         state = self._look(asset, partition, written_to=False)
         return state if isinstance(state, Artefact) else None
 
@@ -121,12 +121,12 @@ class Store:
         return state if isinstance(state, Artefact) else None
 
     def damage(self, asset: str, partition: str | None = None) -> str | None:
-        """What is wrong with an artefact, in a few words; None if it is sound or does not exist."""
+        """Return what is wrong with an artefact, in a few words; None if it is sound or does not exist."""
         state = self._look(asset, partition, written_to=True)
         return state if isinstance(state, str) else None
 
     def _look(self, asset: str, partition: str | None, written_to: bool) -> Artefact | str | None:
-        """The artefact, or what is wrong with it, or None if it does not exist."""
+        """Return the artefact, or what is wrong with it, or None if it does not exist."""
         folder = self.folder(asset, partition)
         try:
             manifest = self._manifest(folder / MANIFEST)
@@ -149,19 +149,19 @@ class Store:
         return Artefact(manifest, folder)
 
     def manifest(self, asset: str, partition: str | None = None) -> Manifest | None:
-        """The manifest of an artefact, whatever its files are like; None if there is no valid one."""
+        """Return the manifest of an artefact, whatever its files are like; None if there is no valid one."""
         try:
             return self._manifest(self.folder(asset, partition) / MANIFEST)
         except (OSError, ValueError):
             return None
 
     def complete(self, manifest: Manifest) -> Artefact | None:
-        """The artefact of a manifest, the present one or an earlier one; None if a file is missing or damaged."""
+        """Return artefact of a manifest, the present one or an earlier one; None if a file is missing or damaged."""
         folder = self.folder(manifest.asset, manifest.partition)
         return None if _fault(manifest, folder, written_to=False) else Artefact(manifest, folder)
 
     def _manifest(self, path: Path) -> Manifest:
-        """The manifest in a file; parsed again only if the file has changed."""
+        """Return the manifest in a file; parsed again only if the file has changed."""
         cached = self._manifests.get(path)
         if cached is not None and cached[0] == _stamp(path.stat()):
             return cached[1]
@@ -172,7 +172,7 @@ class Store:
         return manifest
 
     def read(self, asset: str, partition: str | None = None) -> Artefact:
-        """The artefact."""
+        """Return the artefact."""
         artefact = self.find(asset, partition)
         if artefact is None:
             raise MissingArtefact(
@@ -187,7 +187,7 @@ class Store:
         return sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
 
     def places(self) -> list[tuple[str, str | None]]:
-        """Assets and partitions of all artefacts, whatever made them."""
+        """Return assets and partitions of all artefacts, whatever made them."""
         base = self.home / "store"
         folders = (path.parent.relative_to(base).as_posix() for path in sorted(base.rglob(MANIFEST)))
         parts = (folder.partition("/corpus/") for folder in folders)
@@ -258,7 +258,7 @@ class Store:
         return Artefact(manifest, artefact.folder)
 
     def verify(self, artefact: Artefact) -> list[str]:
-        """What is wrong with an artefact's files, one sentence each; empty if every checksum matches.
+        """Return what is wrong with an artefact's files, one sentence each; empty if every checksum matches.
 
         The modification time of a damaged file is set to now, so that the next plan sees it without reading every file.
         """
@@ -283,18 +283,18 @@ class Store:
 
 
 def _stamp(status: os.stat_result) -> tuple[int, int, int]:
-    """A value that changes when the file changes."""
+    """Return a value that changes when the file changes."""
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _entry(folder: Path, file: str) -> dict[str, Any]:
-    """The manifest entry of a file."""
+    """Return the manifest entry of a file."""
     path = folder / file
     return {"file": file, "bytes": path.stat().st_size, "sha256": file_digest(path)}
 
 
 def _fault(manifest: Manifest, folder: Path, written_to: bool) -> str | None:
-    """What is wrong with a file of an artefact; `written_to`: compare the bytes of those written to since."""
+    """Return what is wrong with a file of an artefact; `written_to`: compare the bytes of those written to since."""
     for name, entry in manifest.entries():
         if fault := _file_fault(folder / entry["file"], entry, manifest.created if written_to else None):
             return f"{name} {fault}"
@@ -302,7 +302,7 @@ def _fault(manifest: Manifest, folder: Path, written_to: bool) -> str | None:
 
 
 def _holds(folder: Path, entry: dict[str, Any]) -> bool:
-    """Whether a file's bytes match its manifest entry."""
+    """Return whether a file's bytes match its manifest entry."""
     try:
         return file_digest(folder / entry["file"]) == entry["sha256"]
     except OSError:
@@ -310,7 +310,7 @@ def _holds(folder: Path, entry: dict[str, Any]) -> bool:
 
 
 def _file_fault(path: Path, entry: dict[str, Any], written: float | None) -> str | None:
-    """What is wrong with a file of an artefact.
+    """Return what is wrong with a file of an artefact.
 
     Args:
         path: Of the file.

@@ -25,12 +25,12 @@ _KINDS |= {f"F{8 * size}": f"<f{size}" for size in (2, 4, 8)}
 
 
 def encode(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> bytes:
-    """The bytes of a file; equal contents give equal bytes."""
+    """Return the bytes of a file; equal contents give equal bytes."""
     return save(dict(arrays), {_FACTS: json.dumps(facts, ensure_ascii=False, sort_keys=True)})
 
 
 def decode(data: bytes) -> tuple[dict[str, np.ndarray], Any]:
-    """Arrays and facts in the bytes of a file; facts are None if it has none.
+    """Return arrays and facts in the bytes of a file; facts are None if it has none.
 
     Raises:
         ValueError: it is not a safetensors file, or has types that numpy lacks.
@@ -45,7 +45,7 @@ def decode(data: bytes) -> tuple[dict[str, np.ndarray], Any]:
 
 
 def mapped(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file, read where they are used; they cannot be changed.
+    """Return the arrays of a file, read where they are used; they cannot be changed.
 
     Raises:
         OSError, ValueError, LookupError, TypeError: it cannot be read, or is damaged.
@@ -64,7 +64,7 @@ def mapped(path: Path) -> dict[str, np.ndarray]:
 
 
 def read(stored: Artefact, name: str, what: str) -> bytes:
-    """The bytes of a stored file, verified.
+    """Return the bytes of a stored file, verified.
 
     Raises:
         MogError: it cannot be read, or a byte of it has changed.

@@ -19,7 +19,7 @@ _REMEDY = (
 
 
 def counter(tokenizer: str | None, model: str) -> Count:
-    """Counts tokens of a language model.
+    """Return counts tokens of a language model.
 
     Args:
         tokenizer: `llm.tokenizer`: a tokenizer.json, a folder that has one, or `tiktoken:NAME` for an encoding of
@@ -37,7 +37,7 @@ def counter(tokenizer: str | None, model: str) -> Count:
 
 
 def of_file(path: Path, setting: str) -> Count:
-    """Counts tokens by a tokenizer.json, without those that mark where a text begins and ends."""
+    """Return counts tokens by a tokenizer.json, without those that mark where a text begins and ends."""
     with needed("a budget in tokens"):
         from tokenizers import Tokenizer
     try:

@@ -30,7 +30,7 @@ def _tracer() -> Any:
 
 
 def span(name: str, **attributes: Any) -> AbstractContextManager[Any]:
-    """A part of the work, within that of the caller.
+    """Return a part of the work, within that of the caller.
 
     Args:
         name: What is done.
@@ -46,17 +46,17 @@ def note(**attributes: Any) -> None:
 
 
 def carried(function: Callable[..., T]) -> Callable[..., T]:
-    """A function for another thread: what it does there belongs to what is done here."""
+    """Return a function for another thread: what it does there belongs to what is done here."""
     return tracer.carried(function) if (tracer := _tracer()) else function
 
 
 def headers() -> dict[str, str]:
-    """What tells an endpoint which trace a request belongs to (`traceparent`)."""
+    """Return what tells an endpoint which trace a request belongs to (`traceparent`)."""
     return tracer.headers() if (tracer := _tracer()) else {}
 
 
 def ids() -> dict[str, str]:
-    """The trace and the span of here, as logs have them; empty without one."""
+    """Return the trace and the span of here, as logs have them; empty without one."""
     return tracer.ids() if (tracer := _tracer()) else {}
 
 

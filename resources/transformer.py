@@ -77,7 +77,7 @@ class _Group:
 
 
 def _groups(lengths: Sequence[int], device: str, threads: int = 1) -> Iterator[_Group]:
-    """Groups of texts of these lengths in tokens; the shape of a text's batch depends only on its own length."""
+    """Yield groups of texts of these lengths in tokens; the shape of a text's batch depends only on its own length."""
     order = sorted(range(len(lengths)), key=lambda i: lengths[i])
     if device == "cpu":
         yield from (_Group([i], 1, 1) for i in order if not lengths[i])
@@ -170,7 +170,7 @@ class Transformer:
         return self._family.pooling if self.settings.pooling == "auto" else self.settings.pooling
 
     def prompt(self, role: Role) -> str:
-        """What is put before a text."""
+        """Return what is put before a text."""
         chosen = self.settings.prompt(role)
         if chosen is not None:
             return chosen
@@ -240,7 +240,7 @@ class Transformer:
             yield pending
 
     def _group_vectors(self, tokens: Sequence[Sequence[int]], rows: int, length: int) -> Vectors:
-        """Vectors of tokenised texts, encoded in a batch of `rows` times `length` tokens; without rows each alone."""
+        """Return vectors of tokenised texts, in a batch of `rows` times `length` tokens; without rows each alone."""
         import torch
 
         with torch.inference_mode():
@@ -377,7 +377,7 @@ class Embedded(Transformer):
 
 
 def model_files(model: str, setting: str) -> list[Any]:
-    """The files of a local folder with their digests, or a hub model with its commit."""
+    """Return the files of a local folder with their digests, or a hub model with its commit."""
     folder = Path(model).expanduser()
     if not folder.is_dir():
         return [model, hub_files(model, setting).name]
@@ -387,7 +387,7 @@ def model_files(model: str, setting: str) -> list[Any]:
 
 @cache
 def hub_files(model: str, setting: str) -> Path:
-    """The folder of a hub model's small files; its name is the commit, so that an updated model has another one."""
+    """Return folder of a hub model's small files; its name is the commit, so that an updated model has another one."""
     from huggingface_hub import snapshot_download
 
     try:

@@ -27,17 +27,17 @@ ResultT = TypeVar("ResultT")
 
 
 def text_hash(text: str) -> bytes:
-    """The key of a text."""
+    """Return the key of a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def text_hashes(texts: Iterable[str]) -> np.ndarray:
-    """The keys of n texts, uint8 of shape (n, 32)."""
+    """Return the keys of n texts, uint8 of shape (n, 32)."""
     return np.frombuffer(b"".join(map(text_hash, texts)), np.uint8).reshape(-1, 32)
 
 
 def prefixes(hashes: np.ndarray) -> np.ndarray:
-    """The first 8 bytes of each key, uint64: enough to say which of some millions may be the same."""
+    """Return the first 8 bytes of each key, uint64: enough to say which of some millions may be the same."""
     return np.ascontiguousarray(hashes[:, :8]).view(np.uint64)[:, 0]
 
 
@@ -54,14 +54,14 @@ class VectorCache:
 
     @contextmanager
     def open(self) -> Iterator[sqlite3.Connection]:
-        """A connection; the file is made if there is none."""
+        """Yield a connection; the file is made if there is none."""
         with closing(connect(self.path)) as connection:
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
             yield connection
 
     def using(self, use: Callable[[], ResultT], wanted: Callable[[], int] = lambda: 0) -> ResultT:
-        """The result of using the cache; if it is damaged, it is discarded and used again.
+        """Return the result of using the cache; if it is damaged, it is discarded and used again.
 
         Args:
             use: Opens the cache, and can be called twice.
@@ -99,7 +99,7 @@ class VectorCache:
         self.using(write, lambda: vectors.nbytes)
 
     def missing(self, hashes: np.ndarray) -> np.ndarray:
-        """Which of some keys it does not have, bool of shape (n,)."""
+        """Return which of some keys it does not have, bool of shape (n,)."""
         if not self.path.exists():
             return np.ones(len(hashes), bool)
 
@@ -146,7 +146,7 @@ def add(cache: sqlite3.Connection, rows: Iterable[tuple[bytes, bytes]]) -> None:
 
 
 def lookup(cache: sqlite3.Connection, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Those of some keys that the cache has, with their vectors."""
+    """Yield those of some keys that the cache has, with their vectors."""
     for start in range(0, len(keys), 500):
         part = keys[start : start + 500]
         marks = ",".join("?" * len(part))

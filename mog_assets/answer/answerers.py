@@ -66,7 +66,7 @@ class Each(Protocol):
 
 
 def serial(work: Callable[[S], R], items: Sequence[S]) -> list[R]:
-    """One after the other."""
+    """Return one after the other."""
     return [work(item) for item in items]
 
 
@@ -109,7 +109,7 @@ class Progress:
     details: dict[str, Any] = field(default_factory=dict)
 
     def take(self, role: str, reply: Reply[R]) -> R | None:
-        """The value of a call; records its cost and, if it failed, the failure."""
+        """Return the value of a call; records its cost and, if it failed, the failure."""
         self.usage += reply.usage
         if reply.failure:
             self.failures.append({"role": role, "round": self.rounds, "reason": reply.failure})
@@ -127,7 +127,7 @@ class Progress:
         self.queries.append({"query": self.query, **ungrouped(), **results.group})
 
     def row(self, method: str, roles: Roles) -> AnswerRow:
-        """The finished row."""
+        """Return the finished row."""
         return AnswerRow(
             question=self.request.id,
             method=method,
@@ -161,7 +161,7 @@ def cot(questions: Sequence[AnswerRequest], means: Means) -> list[AnswerRow]:
 
 
 def one_step(questions: Sequence[AnswerRequest], means: Means, k: int = ONE_STEP_K, limit: str = "") -> list[AnswerRow]:
-    """One-Step RAG: k passages, one answer (AT-RAG, section 3.1.1)."""
+    """Return one-Step RAG: k passages, one answer (AT-RAG, section 3.1.1)."""
     active = start(questions)
     search(active, means, k, limit)
     means.each(lambda p: p.take_answer("answer", means.roles.answer(p.request, p.results.passages)), active)
@@ -225,12 +225,12 @@ WAYS.register("one-step", Way(one_step, single_round=True))
 
 
 def start(questions: Sequence[AnswerRequest]) -> list[Progress]:
-    """Questions before the first round."""
+    """Return questions before the first round."""
     return [Progress(request, request.question) for request in questions]
 
 
 def search(active: Sequence[Progress], means: Means, k: int, limit: str, rewritten: bool = False) -> None:
-    """One batch of retrieval; the query is the question without its options until it is rewritten."""
+    """Retrieve once; the query is the question without its options until it is rewritten."""
     if active:
         read = [p.results.passages for p in active] if rewritten else []
         for progress, results in zip(active, means.retrieve([p.query for p in active], k, limit, read), strict=True):

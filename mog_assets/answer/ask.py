@@ -38,17 +38,17 @@ PASSAGES = 5
 
 
 def reader(tools: Tools) -> Roles:
-    """The configured reader."""
+    """Return the configured reader."""
     return ANSWER_READERS[tools.settings.answering.reader].open(tools)
 
 
 def reader_name(tools: Tools) -> str:
-    """What decides the answers of the configured reader, beside the encoder and the assets that it is read from."""
+    """Return what decides the answers of the configured reader, beside the encoder and the assets it is read from."""
     return ANSWER_READERS[tools.settings.answering.reader].name(tools)
 
 
 def side_by_side(tools: Tools) -> Each:
-    """Runs the calls of a round, as many at once as the endpoint's concurrency limit allows."""
+    """Return runs the calls of a round, as many at once as the endpoint's concurrency limit allows."""
     if tools.settings.answering.reader != "openai":
         return serial
 
@@ -148,7 +148,7 @@ def watched(means: Means, tell: OnStep) -> Means:
 
 
 def traced(roles: Roles) -> Roles:
-    """The same roles, each of whose calls is a span, if anybody collects them."""
+    """Return the same roles, each of whose calls is a span, if anybody collects them."""
 
     def spanned(role: str, step: tuple[str, str, str], call: Callable[[], Reply[T]]) -> Reply[T]:
         with tracing.span(role, reader=roles.reader):
@@ -205,7 +205,7 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
 
 
 def given(passages: Sequence[Sequence[Passage]]) -> Retrieve:
-    """A retrieval that returns preselected passages for each query, in order."""
+    """Return a retrieval that returns preselected passages for each query, in order."""
     return lambda queries, *how, **named: [RetrievedPassages(of) for _, of in zip(queries, passages, strict=True)]
 
 

@@ -32,7 +32,7 @@ _BATCH = 256
 
 
 def answered_questions(work: Work, name: str) -> list[Question]:
-    """The test questions of a set that have a reference answer: all, or the configured number, ordered by id."""
+    """Return the test questions of a set that have a reference answer: all, or the configured number, ordered by id."""
     stored = work.input("questions").path(f"{name}.parquet")
     questions_of = [q for q in load_questions(stored, work.settings.question_sets[name].test) if q.answer]
     most = work.settings.answering.questions
@@ -93,7 +93,7 @@ def build_answers(work: Work) -> None:
 
 
 def _all_failed(work: Work, table: pd.DataFrame) -> MogError:
-    """The error if no question got an answer; nothing is stored, so the next run tries again."""
+    """Return the error if no question got an answer; nothing is stored, so the next run tries again."""
     before = work.draft.previous
     files = {entry["file"] for entry in before.manifest.files.values()} if before else set()
     for name in work.draft.files:
@@ -156,7 +156,7 @@ def _key(work: Work, name: str, how: Combination) -> list[Any]:
 
 
 def _is_usable(stored: Artefact) -> bool:
-    """Whether the answers are usable: there are some, and none is missing that the next run might get."""
+    """Return whether the answers are usable: there are some, and none is missing that the next run might get."""
     counts = stored.manifest.counts
     return not stored.manifest.info["retry"] and not 0 < counts["rows"] == counts["failures"]
 
@@ -175,7 +175,7 @@ def _options(tools: Tools) -> list[Any]:
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipes of this stage; none without test questions."""
+    """Return the recipes of this stage; none without test questions."""
     hows = _measured(settings)
     if settings.answering.judge and not JUDGES:
         raise ConfigError("answering.judge: expected an installed package that judges answers, got none: leave it out")

@@ -85,7 +85,7 @@ class Extractive:
         return f"extractive-{VERSION}@{self.encoder}"
 
     def answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
-        """The best supported option or sentence of passages and thoughts.
+        """Return the best supported option or sentence of passages and thoughts.
 
         Choice: the option with the highest support in any sentence (`_support`); without sentences, the option whose
         vector is closest to the question's. Yes/no: `_verdict`; without sentences, the option yes, the most common
@@ -143,7 +143,7 @@ class Extractive:
         return keys[int(np.argmax(values))]
 
     def sentences(self, query: str, texts: Sequence[str]) -> Sentences:
-        """The sentences relevant to a query, in order, each once."""
+        """Return the sentences relevant to a query, in order, each once."""
         split = [text[a:b].strip() for text in texts for a, b in _pairs(text)]
         unique = list(dict.fromkeys(text for text in split if text))
         if len(unique) > SENTENCES:
@@ -195,7 +195,7 @@ class NoAnswer(Nothing):
 
 
 def read_of(request: AnswerRequest) -> list[str]:
-    """What is read of a question."""
+    """Return what is read of a question."""
     return [request.question, *request.options.values()]
 
 
@@ -210,7 +210,7 @@ def query_of(request: AnswerRequest) -> str:
 
 
 def statements_of(request: AnswerRequest) -> list[str]:
-    """The question with each of its options, or alone for yes/no."""
+    """Return the question with each of its options, or alone for yes/no."""
     if request.kind != "choice":
         return [request.question]
     return [f"{request.question} {option}" for option in request.options.values()]
@@ -234,7 +234,7 @@ def terms_in(text: str, language: str) -> set[str]:
 
 
 def share(terms: set[str], others: set[str]) -> float:
-    """Share of the terms that are contained, in [0, 1]; 0 without terms."""
+    """Return share of the terms that are contained, in [0, 1]; 0 without terms."""
     return len(terms & others) / len(terms) if terms else 0.0
 
 

@@ -47,7 +47,7 @@ class Neural(Extractive):
         return f"neural-{VERSION} {self.network.name}, {super().reader}"
 
     def answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
-        """The likeliest span; none if it is right with a probability below `LEAST`. Else by rules."""
+        """Return the likeliest span; none if it is right with a probability below `LEAST`. Else by rules."""
         if request.kind != "open":
             return super().answer(request, passages, thoughts)
         return self._answered(request, pairs_of(passages), thoughts)
@@ -60,7 +60,7 @@ class Neural(Extractive):
     def _answered(
         self, request: AnswerRequest, passages: Sequence[tuple[str, str]], others: Sequence[str]
     ) -> Reply[str]:
-        """The likeliest span of passages (title and text) and other texts."""
+        """Return the likeliest span of passages (title and text) and other texts."""
         spans: list[ReaderSpan] = []
 
         def read_spans() -> str:

@@ -32,7 +32,7 @@ class Combination:
 
 
 def combination(text: str, settings: Settings) -> Combination:
-    """An answering method by any of its names; without a retrieval it uses the chosen ranking, `auto`."""
+    """Return an answering method by any of its names; without a retrieval it uses the chosen ranking, `auto`."""
     first, *rest = (part.strip() for part in re.split(r"→|->", text))
     way, retrieval = (rest[0], first) if len(rest) == 1 else (first, None)
     if len(rest) > 1 or way not in WAYS:
@@ -51,7 +51,7 @@ def combination(text: str, settings: Settings) -> Combination:
 
 
 def combinations(settings: Settings) -> list[Combination]:
-    """The configured answering methods, in order, each once; all with `auto` if none is configured.
+    """Return the configured answering methods, in order, each once; all with `auto` if none is configured.
 
     Raises:
         ConfigError: one is unknown, or needs a model that this project cannot train.
@@ -70,14 +70,14 @@ def check_combination(key: str, how: Combination, settings: Settings) -> None:
 
 
 def controls(settings: Settings) -> list[Combination]:
-    """Answers from random and from gold passages, as lower and upper reference; none without answering methods."""
+    """Return answers from random and gold passages, as lower and upper reference; none without answering methods."""
     if not combinations(settings):
         return []
     return [Combination(f"{name}{ARROW}one-step", "one-step", parse(name, settings)) for name in method_controls()]
 
 
 def is_control(name: str) -> bool:
-    """Whether a canonical name is that of one of `controls`."""
+    """Return whether a canonical name is that of one of `controls`."""
     return name.split(ARROW)[0] in method_controls()
 
 

@@ -28,7 +28,7 @@ _RETAINED_CHARS = 2_000  # characters kept of an output that was too long to be 
 
 
 def load_prompt(name: str) -> Prompt:
-    """A prompt of the package by name."""
+    """Return a prompt of the package by name."""
     return prompt_of("mog_assets.answer", name)
 
 
@@ -42,7 +42,7 @@ def prompts_fingerprint() -> str:
 def build(
     prompt: Prompt, request: AnswerRequest, pieces: Mapping[str, Sequence[Piece]], words: Mapping[str, str]
 ) -> list[ChatMessage]:
-    """The messages of a role."""
+    """Return the messages of a role."""
     rule = load_prompt("data")
     question = [("question", request.question), *((f"option {key}", text) for key, text in request.options.items())]
     every: dict[str, Sequence[Piece]] = {"question": question, **pieces}
@@ -81,7 +81,7 @@ def _form(request: AnswerRequest, cites: bool) -> str:
 
 
 def _answered(request: AnswerRequest, cites: bool) -> tuple[Mapping[str, str], AnswerForm]:
-    """The form of an answer, in the words of the prompt and as a schema; `cites` asks for the documents it rests on."""
+    """Return the form of an answer, in the words of the prompt and as a schema; `cites` asks what it rests on."""
     key, value = ("answer_choice", {"type": "string", "enum": list(request.options)}) if request.options else _OPEN
     properties = {"step_by_step_thinking": {"type": "string"}, key: value, **(_CITED[1] if cites else {})}
     return {"form": _form(request, cites)}, AnswerForm("answer", properties)

@@ -44,7 +44,7 @@ class Prompt:
 
 @cache
 def prompt_of(package: str, name: str) -> Prompt:
-    """A prompt of a package, from its folder `prompts`."""
+    """Return a prompt of a package, from its folder `prompts`."""
     text = files(package).joinpath("prompts", f"{name}.md").read_text(encoding="utf-8")
     head, *parts = re.split(r"^---\n", text, flags=re.MULTILINE)
     return Prompt(name, head.removeprefix("version:").strip(), tuple(part.strip() for part in parts))
@@ -63,7 +63,7 @@ def neutral(text: str) -> str:
 
 
 def nonce(pieces: Sequence[str]) -> str:
-    """A number of 32 hexadecimal digits, derived from the texts, that occurs in none of them."""
+    """Return a number of 32 hexadecimal digits, derived from the texts, that occurs in none of them."""
     everything = unicodedata.normalize("NFKC", "\n".join(pieces)).casefold()
     seed = json.dumps(list(pieces))
     while True:
@@ -74,17 +74,17 @@ def nonce(pieces: Sequence[str]) -> str:
 
 
 def marks(number: str) -> tuple[str, str]:
-    """The start of the line before a piece of data, and the line after it."""
+    """Return the start of the line before a piece of data, and the line after it."""
     return f"<<<DATA {number}", f"<<<END {number}>>>"
 
 
 def fenced(number: str, piece: Piece) -> str:
-    """A piece of data, neutralised, between its marks."""
+    """Return a piece of data, neutralised, between its marks."""
     begin, end = marks(number)
     heading, text = piece
     return f"{begin} {heading}>>>\n{text}\n{end}"
 
 
 def fill(template: str, fields: Mapping[str, str]) -> str:
-    """A template with its fields `{{name}}` filled in, in one pass: braces inside data are text."""
+    """Return a template with its fields `{{name}}` filled in, in one pass: braces inside data are text."""
     return _FIELD.sub(lambda match: fields[match[1]], template)

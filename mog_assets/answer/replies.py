@@ -55,12 +55,12 @@ class Unparsable(ValueError):
 
 
 def encodable(text: str) -> str:
-    """Text that can be encoded as UTF-8: lone surrogates and NULs become U+FFFD."""
+    """Return text that can be encoded as UTF-8: lone surrogates and NULs become U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def without_reasoning(text: str) -> str:
-    """An output without its reasoning, with or without the mark at which that begins.
+    """Return an output without its reasoning, with or without the mark at which that begins.
 
     Raises:
         Unparsable: it is too long, the reasoning does not end, or nothing follows it.
@@ -106,7 +106,7 @@ def decode(text: str) -> list[dict[str, Any]]:
 
 
 def only(text: str, key: str) -> Any:
-    """The value of a key that exactly one object has; objects with equal values count as one.
+    """Return the value of a key that exactly one object has; objects with equal values count as one.
 
     Raises:
         Unparsable: no object has it, or several have it with different values, or see `decode`.
@@ -115,7 +115,7 @@ def only(text: str, key: str) -> Any:
 
 
 def agreed(values: Sequence[Any], key: str) -> Any:
-    """The value that all are equal to.
+    """Return the value that all are equal to.
 
     Raises:
         Unparsable: there is none, or they differ.
@@ -128,7 +128,7 @@ def agreed(values: Sequence[Any], key: str) -> Any:
 
 
 def worded(value: Any, name: str, most: int = MAX_CHARS) -> str:
-    """A value that is a text, without blanks at its ends.
+    """Return a value that is a text, without blanks at its ends.
 
     Raises:
         Unparsable: it is no text, blank, longer than `most` characters, or a refusal.
@@ -141,7 +141,7 @@ def worded(value: Any, name: str, most: int = MAX_CHARS) -> str:
 
 
 def complete_text(text: str, name: str = "a text") -> str:
-    """The whole output, where a text is asked for: without a fence around it, or the only text of an only object.
+    """Return whole output, where a text is asked for: without a fence around it, or the only text of an only object.
 
     Raises:
         Unparsable: it is blank, a refusal, or a tool call: a text that is meant for a tool is not the text asked for.
@@ -174,13 +174,13 @@ def ended(text: str, reason: str, plain: bool) -> None:
 
 
 def failure(error: Unparsable, text: str) -> str:
-    """What is recorded of an output that could not be read: why, and how it begins."""
+    """Return what is recorded of an output that could not be read: why, and how it begins."""
     beginning = shown(text)
     return str(error) if beginning in str(error) else f"{error}; the reply: {beginning}"
 
 
 def shown(text: str) -> str:
-    """The beginning of a text for a message, quoted, on one line."""
+    """Return the beginning of a text for a message, quoted, on one line."""
     text = " ".join(encodable(text[:400]).split())
     return repr(text[:120] + "…" if len(text) > 120 else text)
 
@@ -196,7 +196,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys)
 
 
 def _arguments(value: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a tool call, which some APIs give as JSON in a text; any other object as it is."""
+    """Return the arguments of a tool call, which some APIs give as JSON in a text; any other object as it is."""
     for key in ("arguments", "parameters"):
         if isinstance(value.get("name"), str) and value.keys() - {"id", "type"} == {"name", key}:
             given = value[key]
@@ -211,7 +211,7 @@ def _arguments(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def choice(text: str, options: Mapping[str, str]) -> str:
-    """The letter of an option: `answer_choice` of the only object, or a bare letter.
+    """Return the letter of an option: `answer_choice` of the only object, or a bare letter.
 
     In an object that is not valid JSON, such as one with quotes inside its reasoning, the value must end.
 
@@ -259,7 +259,7 @@ def _letter(value: Any, options: Mapping[str, str]) -> str | None:
 
 
 def text_answer(text: str) -> str:
-    """The text `answer` of the only object, or the whole output if it has no object.
+    """Return the text `answer` of the only object, or the whole output if it has no object.
 
     Raises:
         Unparsable: there is none, it is blank or a refusal, or there are several.
@@ -271,7 +271,7 @@ def text_answer(text: str) -> str:
 
 
 def cited(text: str, count: int) -> list[int]:
-    """The numbers of the documents that an answer rests on, as a model says: from 1 to `count`, each once.
+    """Return the numbers of the documents that an answer rests on, as a model says: from 1 to `count`, each once.
 
     Numbers of documents that there are not are left out. Empty if the output says nothing of the kind.
     """
@@ -284,7 +284,7 @@ def cited(text: str, count: int) -> list[int]:
 
 
 def query(text: str) -> str:
-    """The text `query` of the only object, on one line.
+    """Return the text `query` of the only object, on one line.
 
     Raises:
         Unparsable: it is missing, blank, a refusal, or longer than `MAX_QUERY_CHARS`.

@@ -60,7 +60,7 @@ class AnswerRequest:
 
     @classmethod
     def of(cls, question: Question) -> AnswerRequest:
-        """A question of a question set; it is a yes/no question if all options are yes, no or maybe."""
+        """Return a question of a question set; it is a yes/no question if all options are yes, no or maybe."""
         options = dict(question.options)
         if not options and question.kind == "yesno":
             options = dict(YES_NO_MAYBE)
@@ -69,7 +69,7 @@ class AnswerRequest:
         return cls(question.id, question.question, options, kind)
 
     def spelled(self, answer: str) -> str:
-        """An answer in words: the text of the option if it is a letter."""
+        """Return an answer in words: the text of the option if it is a letter."""
         return self.options.get(answer, answer)
 
 
@@ -182,7 +182,7 @@ class Roles(Protocol):
         """The unit of tokens in `Usage`: `tokens` of a model, or `words`."""
 
     def answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
-        """The letter of an option, or a text for an open question; without passages, from the reader's knowledge."""
+        """Return letter of an option, or a text for an open question; without passages, from the reader's knowledge."""
 
     def play(self, role: Role[T], request: AnswerRequest, *read: Any) -> Reply[T]:
         """Return what a way of answering asks for beside an answer, from what is read."""

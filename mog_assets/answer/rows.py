@@ -91,7 +91,7 @@ def judge_measures() -> list[str]:
 
 
 def answer_table(question_set: str, method: str, rows: Sequence[AnswerRow]) -> pd.DataFrame:
-    """One row per answer; nested values are JSON."""
+    """Return one row per answer; nested values are JSON."""
     import pandas as pd
 
     values = [{**row.to_json(), "question_set": question_set, "method": method} for row in rows]
@@ -105,7 +105,7 @@ def answer_table(question_set: str, method: str, rows: Sequence[AnswerRow]) -> p
 
 
 def read_answers(path: Callable[[str], Any], names: Sequence[str]) -> pd.DataFrame:
-    """Answers of all question sets and methods, in the format of `answer_table`."""
+    """Return answers of all question sets and methods, in the format of `answer_table`."""
     import pandas as pd
 
     parts = [pd.read_parquet(path(name)) for name in names]

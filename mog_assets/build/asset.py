@@ -24,7 +24,7 @@ from mog_assets.resources.store import digest, label
 
 
 def code_version(recipe: Recipe, tools: Tools) -> str:
-    """The recipe's version and a digest of the settings it depends on; a change of either changes the result."""
+    """Return the recipe's version and a digest of the settings it depends on; a change of either changes the result."""
     try:
         return f"{recipe.version}-{digest(recipe.settings(tools))[:12]}"
     except MogError as error:

@@ -40,7 +40,7 @@ _EXECUTORS = {
 def definitions(
     config: str | Path | None = None, *, key_prefix: str | Sequence[str] = (), group_prefix: str | None = None
 ) -> dg.Definitions:
-    """The graph of a `mog.yaml`, to be merged into the Definitions of another Dagster project.
+    """Return the graph of a `mog.yaml`, to be merged into the Definitions of another Dagster project.
 
     It holds no executor: steps run as the other project says. Sensors and jobs select assets of this graph only.
 
@@ -59,7 +59,7 @@ def definitions(
 
 
 def build(settings: Settings, host: Host = Host()) -> dg.Definitions:  # noqa: B008
-    """The Definitions for these settings.
+    """Return the Definitions for these settings.
 
     Args:
         settings: The settings.
@@ -125,7 +125,7 @@ def _executor(name: str) -> dg.ExecutorDefinition:
 
 
 def _holding(inner: Any) -> dg.ExecutorDefinition:
-    """The executor; its process holds the lock file of the run, so that a killed run is told from a long one."""
+    """Return the executor; its process holds the lock file of the run, so that a killed run is told from a long one."""
 
     def create(context: dg.InitExecutorContext) -> dg.Executor:
         executor: Any = inner.executor_creation_fn(context)
@@ -142,7 +142,7 @@ def _holding(inner: Any) -> dg.ExecutorDefinition:
 
 
 def _outside(recipe: Recipe, name: str, host: Host) -> dg.SourceAsset:
-    """The external asset for what a recipe reads outside the store. It must be observable for observations to count."""
+    """Return the external asset for what a recipe reads outside the store, observable so that observations count."""
     names = host.names
 
     @dg.observable_source_asset(
@@ -183,7 +183,7 @@ def _measuring(names: Names) -> dg.SourceAsset:
 
 
 def _after(recipe: Recipe, recipes: dict[str, Recipe]) -> list[str]:
-    """Assets that trigger a recipe without being read by it."""
+    """Return assets that trigger a recipe without being read by it."""
     if recipe.measured:
         return [MEASURING]
     after = [recipe.outside] if recipe.outside else []

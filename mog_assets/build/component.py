@@ -51,7 +51,7 @@ class RetrievalAttributes(BaseModel):
 
     @classmethod
     def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:
-        """The schema of the settings, for editors and `dg check yaml`; templates are allowed."""
+        """Return the schema of the settings, for editors and `dg check yaml`; templates are allowed."""
         schema = settings_model().model_json_schema(*args, **options)
         schema["properties"] = {**_PREFIXES, **schema["properties"]}
         filled: dict[str, Any] = _or_template(schema)
@@ -76,17 +76,17 @@ class Retrieval(dg.Component):
 
     @classmethod
     def get_model_cls(cls) -> type[BaseModel]:
-        """The attributes of the YAML file."""
+        """Return the attributes of the YAML file."""
         return RetrievalAttributes
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
-        """What the component makes."""
+        """Return what the component makes."""
         return dg.ComponentTypeSpec(produces=["asset", "asset_check", "job", "resource", "schedule", "sensor"])
 
     @classmethod
     def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Retrieval:
-        """The component of a YAML file.
+        """Return the component of a YAML file.
 
         Args:
             attributes: Its attributes, as written.
@@ -105,7 +105,7 @@ class Retrieval(dg.Component):
         return cls(parse(values, source), names)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Assets, checks, jobs, sensors, schedule and resource of the graph."""
+        """Return assets, checks, jobs, sensors, schedule and resource of the graph."""
         from mog_assets.build.automation import build
         from mog_assets.build.sensors import Host
 
@@ -118,7 +118,7 @@ def _source(context: dg.ComponentLoadContext) -> Path:
 
 
 def _filled_in(value: Any, context: dg.ResolutionContext, key: str, source: Path) -> Any:
-    """A value with its templates filled in; a text without a template stays as it is, even if it is a number."""
+    """Return a value with its templates filled in; a text without a template stays as it is, even if it is a number."""
     if isinstance(value, Mapping):
         for name in value:
             if not isinstance(name, str):
@@ -143,7 +143,7 @@ def _filled_in(value: Any, context: dg.ResolutionContext, key: str, source: Path
 
 
 def _or_template(schema: Any) -> Any:
-    """A JSON schema in which a template may stand for any value that is no free text."""
+    """Return a JSON schema in which a template may stand for any value that is no free text."""
     if isinstance(schema, list):
         return [_or_template(part) for part in schema]
     if not isinstance(schema, dict):

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def table(rows: Sequence[Mapping[str, Any]], widest: int | None = None) -> str:
-    """Rows as a Markdown table; cells of missing columns are empty.
+    """Return rows as a Markdown table; cells of missing columns are empty.
 
     Args:
         rows: Values by column name.
@@ -28,7 +28,7 @@ def _cell(value: Any, widest: int | None) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text escaped so that it stays in its cell and makes no element, link or image; intervals stay readable."""
+    """Return text escaped so that it stays in its cell and makes no element, link or image; intervals stay readable."""
     for characters, instead in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("](", "]\\("), ("![", "!\\[")):
         text = text.replace(characters, instead)
     return text

@@ -42,7 +42,7 @@ class State:
 def state(
     recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe], find: Find | None = None
 ) -> State:
-    """Whether an artefact is up to date: it exists, and nothing that it was built from has changed.
+    """Return whether an artefact is up to date: it exists, and nothing that it was built from has changed.
 
     Args:
         recipe: How it is built.
@@ -99,7 +99,7 @@ def _why(
 def is_fresh(
     recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe], find: Find | None = None
 ) -> bool:
-    """Whether an artefact is up to date; arguments as for `state`."""
+    """Return whether an artefact is up to date; arguments as for `state`."""
     try:
         return not state(recipe, partition, tools, recipes, find).why
     except MogError:

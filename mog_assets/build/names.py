@@ -29,7 +29,7 @@ class Names:
 
     @classmethod
     def under(cls, key_prefix: str | Sequence[str] = (), group_prefix: str | None = None) -> Names:
-        """The names under a prefix.
+        """Return the names under a prefix.
 
         Args:
             key_prefix: Parts of the prefix, or a text with the parts joined by `/`.
@@ -54,15 +54,15 @@ class Names:
         return cls(tuple(parts), groups)
 
     def key(self, key: str) -> dg.AssetKey:
-        """The asset key of a recipe or of an external asset, whose own parts are joined by `/`."""
+        """Return the asset key of a recipe or of an external asset, whose own parts are joined by `/`."""
         return dg.AssetKey([*self.prefix, *key.split("/")])
 
     def group(self, group: str) -> str:
-        """The name of a group."""
+        """Return the name of a group."""
         return f"{self.groups}_{group}" if self.groups else group
 
     def name(self, name: str) -> str:
-        """The name of a job, sensor, schedule, resource or partitions definition."""
+        """Return the name of a job, sensor, schedule, resource or partitions definition."""
         return "_".join([*self.prefix, name])
 
     @cached_property

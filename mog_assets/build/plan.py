@@ -34,7 +34,7 @@ STAGES = (
 
 
 def graph(settings: Settings, keys: Collection[str] | None = None) -> dict[str, Recipe]:
-    """The recipes of every stage by key, each after its inputs.
+    """Return the recipes of every stage by key, each after its inputs.
 
     What no configured method and no result needs is built on demand. What searches by words need is built first, then
     what every search needs.
@@ -125,7 +125,7 @@ def is_complete(settings: Settings, evaluate: bool = False) -> bool:
 
 
 def default(recipes: dict[str, Recipe]) -> set[str]:
-    """Keys of the assets that are built without being named."""
+    """Return keys of the assets that are built without being named."""
     return {key for key, recipe in recipes.items() if not recipe.on_demand}
 
 

@@ -12,7 +12,7 @@ MAX_BYTES = 60_000
 
 
 def new_figure(width: float, height: float, layout: Literal["constrained"] | None = "constrained") -> Figure:
-    """An empty figure; width and height in inches."""
+    """Return an empty figure; width and height in inches."""
     # `Figure` instead of pyplot: pyplot keeps every figure in memory and needs a display.
     from matplotlib.figure import Figure
 
@@ -20,7 +20,7 @@ def new_figure(width: float, height: float, layout: Literal["constrained"] | Non
 
 
 def png(figure: Figure) -> bytes:
-    """The figure as PNG, at the highest resolution that stays below `MAX_BYTES`."""
+    """Return the figure as PNG, at the highest resolution that stays below `MAX_BYTES`."""
     from PIL import Image
 
     data = b""
@@ -37,5 +37,5 @@ def png(figure: Figure) -> bytes:
 
 
 def plain(text: str) -> str:
-    """Text escaped so that matplotlib does not read it as a formula."""
+    """Return text escaped so that matplotlib does not read it as a formula."""
     return str(text).replace("$", r"\$")

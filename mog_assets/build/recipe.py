@@ -101,7 +101,7 @@ class Recipe:
     pool: str | None = None
 
     def made_of(self, corpus: str | None, tools: Tools) -> dict[str, str]:
-        """What decides its content beside its inputs: parts of `fingerprint`, to say which of them has changed."""
+        """Return what decides its content beside its inputs: parts of `fingerprint`, to say which has changed."""
         source = self.source(tools.settings, corpus)
         return {"code": self.version, "settings": digest(self.settings(tools)), "files": digest(source)}
 
@@ -136,11 +136,11 @@ class Work:
         return self.tools.settings
 
     def input(self, key: str, corpus: str | None = None) -> Artefact:
-        """An input artefact; of this partition unless another corpus is named."""
+        """Return an input artefact; of this partition unless another corpus is named."""
         return self.tools.store.read(key, corpus or self.corpus)
 
     def made_by(self, keys: Iterable[str]) -> dict[str, Any]:
-        """What made inputs of the corpora: the version of the code, and of vectors the encoder and its precision.
+        """Return what made inputs of the corpora: version of the code, and of vectors the encoder and its precision.
 
         Rows that are kept from an earlier artefact must have been made from inputs that the same made.
         """
@@ -152,7 +152,7 @@ class Work:
         return made_of
 
     def file(self, name: str, *key: Any) -> tuple[Path, bool]:
-        """Path of a file whose content is determined by `key`, and whether it exists already."""
+        """Return path of a file whose content is determined by `key`, and whether it exists already."""
         # A forced rebuild uses new file names, so that no existing file counts as done.
         repeats = [self.repeats.manifest.created] if self.repeats else []
         return self.draft.file(name, digest(self.recipe.key, self.recipe.version, *key, *repeats))
@@ -192,7 +192,7 @@ class Work:
 
     @contextmanager
     def writing(self, path: Path) -> Iterator[Path]:
-        """A path next to `path` to write to, moved into place when complete."""
+        """Yield a path next to `path` to write to, moved into place when complete."""
         make_way(path)
         with atomic(path) as temporary:
             yield temporary
@@ -244,6 +244,6 @@ class Work:
 
 
 def fingerprint(recipe: Recipe, partition: str | None, tools: Tools, inputs: dict[str, str]) -> str:
-    """A digest that changes exactly when the recipe would give a different artefact."""
+    """Return a digest that changes exactly when the recipe would give a different artefact."""
     source = recipe.source(tools.settings, partition)
     return digest(recipe.key, recipe.version, recipe.settings(tools), source, inputs)

@@ -103,7 +103,7 @@ def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
 
 
 def missing_package(name: str) -> str:
-    """What to do if a package that a `dagster.yaml` asks for is missing."""
+    """Return what to do if a package that a `dagster.yaml` asks for is missing."""
     if name == "psycopg":
         # What SQLAlchemy 2.1 takes if the URL names no driver; dagster-postgres comes with psycopg2.
         return "expected the driver that is installed, got none: add `scheme: postgresql+psycopg2` to postgres_db"

@@ -50,7 +50,7 @@ def write_rows(out: Path, keys: Sequence[str], previous: Path | None, compute: C
 
 
 def _taken(table: pa.Table, documents: list[int], positions: list[int]) -> pa.Table:
-    """The rows of these documents of a table, as those of documents at `positions`."""
+    """Return the rows of these documents of a table, as those of documents at `positions`."""
     column = table["document"].to_numpy()
     first, last = np.searchsorted(column, documents), np.searchsorted(column, documents, side="right")
     counts = last - first

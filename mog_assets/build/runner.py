@@ -34,7 +34,7 @@ _FOREVER = -1.0
 
 
 def prepare_home(settings: Settings) -> Path:
-    """The folder of the Dagster instance, with the package's `dagster.yaml` unless the user wrote or changed it."""
+    """Return folder of the Dagster instance, with the package's `dagster.yaml` unless the user wrote or changed it."""
     home = Path(os.environ.get("DAGSTER_HOME") or settings.home / "dagster").resolve()
     used = home / "dagster.yaml"
     make_home(settings.home)
@@ -55,7 +55,7 @@ def prepare_home(settings: Settings) -> Path:
 
 @contextlib.contextmanager
 def instance(settings: Settings, recipes: dict[str, Recipe] | None = None) -> Iterator[dg.DagsterInstance]:
-    """The Dagster instance of the home folder (or of DAGSTER_HOME), with the settings' corpora as partitions.
+    """Yield the Dagster instance of the home folder (or of DAGSTER_HOME), with the settings' corpora as partitions.
 
     Pools that the recipes name are limited; by default, of all recipes.
     """
@@ -90,7 +90,7 @@ class RunReport:
 
 
 def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[str], evaluate: bool = False) -> set[str]:
-    """Keys of the assets that a selection names: asset keys, groups, or Dagster's selection syntax.
+    """Return keys of the assets that a selection names: asset keys, groups, or Dagster's selection syntax.
 
     With all that they rest on. Without a selection: those that are due, see `plan.due`.
 

@@ -43,7 +43,7 @@ class Host:
 
 
 def evaluated(recipes: dict[str, Recipe]) -> list[Recipe]:
-    """Assets of all corpora that are built unasked, except those that stay as they are."""
+    """Return assets of all corpora that are built unasked, except those that stay as they are."""
     return [r for r in recipes.values() if not (r.partitioned or r.on_demand or r.steady)]
 
 
@@ -230,7 +230,7 @@ def automation_sensor(
 
 
 def nightly(settings: Settings, evaluate: Any, recipes: dict[str, Recipe], names: Names) -> list[dg.ScheduleDefinition]:
-    """The nightly evaluation; none if it is switched off, or if there is nothing to do again."""
+    """Return the nightly evaluation; none if it is switched off, or if there is nothing to do again."""
     if settings.automation.nightly is None or not any(recipe.repeatable for recipe in evaluated(recipes)):
         return []
     return [

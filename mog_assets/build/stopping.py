@@ -98,7 +98,7 @@ def stoppable(work: Callable[[], None], home: Path, command: str, then: str = "c
 
 
 def _next(happened: SimpleQueue[int]) -> int:
-    """The next signal, or 0 when the work is done."""
+    """Return the next signal, or 0 when the work is done."""
     while True:
         with suppress(Empty):
             return happened.get(timeout=_LOOK_SECONDS)
@@ -120,7 +120,7 @@ def _tidy(happened: SimpleQueue[int]) -> None:
 
 
 def _artefacts_since(started: float, home: Path) -> int:
-    """Number of artefacts completed since then."""
+    """Return number of artefacts completed since then."""
     count = 0
     for manifest in (home / "store").rglob("manifest.json"):
         with suppress(OSError, ValueError):

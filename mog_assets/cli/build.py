@@ -122,7 +122,7 @@ def _run(
 def _materialised(
     settings: config.Settings, corpora: Sequence[str], select: Sequence[str], force: Sequence[str], evaluate: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """What was materialised, and what went wrong."""
+    """Return what was materialised, and what went wrong."""
     from mog_assets.build.plan import is_complete
 
     # Dagster, which takes longer to import than to see this, is needed only to build something.

@@ -67,7 +67,7 @@ class QuestionCommand(click.Command):
 
 
 def settings_of(path: str | None) -> config.Settings:
-    """The settings of a configuration file; processes started from here read the same file."""
+    """Return the settings of a configuration file; processes started from here read the same file."""
     if path:
         os.environ[config.CONFIG_VARIABLE] = os.path.abspath(path)
     return config.load()
@@ -109,7 +109,7 @@ principal_option = click.option(
 
 
 def seen_by(project: Project, principal: str | None) -> Project:
-    """A project as somebody sees it.
+    """Return a project as somebody sees it.
 
     Raises:
         ConfigError: it says who may see what, and nobody was named; or the other way round.

@@ -44,7 +44,7 @@ def documents(path: str | None, corpora: tuple[str, ...], each: bool, skipped: b
 
 
 def skipped_rows(settings: Settings, corpus: str) -> list[dict[str, Any]]:
-    """The skipped documents of a corpus: corpus, place (file, and line or row in it), id, reason, number of files."""
+    """Return skipped documents of a corpus: corpus, place (file, line or row), id, reason, number of files."""
     import pyarrow.parquet as pq
 
     from mog_assets.resources.store import Store
@@ -54,7 +54,7 @@ def skipped_rows(settings: Settings, corpus: str) -> list[dict[str, Any]]:
 
 
 def _rows(settings: Settings, corpus: str) -> Iterator[dict[str, Any]]:
-    """The documents of a corpus, in order of their ids."""
+    """Return the documents of a corpus, in order of their ids."""
     import pyarrow.parquet as pq
 
     from mog_assets.documents.documents import notes_of
@@ -80,7 +80,7 @@ def _summary(settings: Settings, corpus: str) -> dict[str, Any]:
 
 
 def counted(values: Mapping[str, Any], most: int = 8) -> str:
-    """Counts, most first, or notes by their names as a text."""
+    """Return counts, most first, or notes by their names as a text."""
     items = sorted(values.items(), key=lambda item: -item[1] if isinstance(item[1], int) else 0)
     parts = [f"{name}: {value:,}" if isinstance(value, int) else f"{name}: {value}" for name, value in items]
     return ", ".join(parts[:most]) + (f" and {len(parts) - most:,} more kinds" if len(parts) > most else "")

@@ -73,7 +73,7 @@ class Questions:
 
 
 def holds_questions(path: Path) -> bool:
-    """Whether a file holds questions rather than documents.
+    """Return whether a file holds questions rather than documents.
 
     Of JSON lines, the first objects have a `question` and no `text`. A table has a column for the question (`question`;
     or another name for it beside a column of answers, quotes or documents) and no column `text`.
@@ -136,7 +136,7 @@ def _by_option(error: MogError) -> str:
 
 
 def find_questions(path: Path, name: str, columns: Mapping[str, str] | None = None) -> Questions:
-    """The splits of a question file, the corpora of its evidence, and the columns that are used."""
+    """Return the splits of a question file, the corpora of its evidence, and the columns that are used."""
     from mog_assets.documents.folders import LINES
     from mog_assets.questions.records import read_records, used_columns
     from mog_assets.resources.printable import printable
@@ -174,7 +174,7 @@ def find_questions(path: Path, name: str, columns: Mapping[str, str] | None = No
 
 
 def files_in(folders: Iterable[Path]) -> Iterator[Path]:
-    """The files in some folders, each once, without hidden ones."""
+    """Yield the files in some folders, each once, without hidden ones."""
     seen = set()
     for folder in folders:
         try:
@@ -190,7 +190,7 @@ def files_in(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def given_columns(given: Sequence[str]) -> dict[str, str]:
-    """Names of columns by field, from `--column FIELD=NAME`."""
+    """Return names of columns by field, from `--column FIELD=NAME`."""
     from mog_assets.questions.records import check_fields
 
     fields: dict[str, str] = {}

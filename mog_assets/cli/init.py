@@ -67,7 +67,7 @@ class CorpusFiles:
 
 
 def foreign(corpora: Sequence[CorpusFiles]) -> str:
-    """The language of most documents if it is not English, by the beginnings of some files of text; else empty."""
+    """Return language of most documents if it is not English, by the beginnings of some files of text; else empty."""
     from mog_assets.documents.folders import scan
     from mog_assets.text.languages import DEFAULT, detected, name_of
 
@@ -86,7 +86,7 @@ def foreign(corpora: Sequence[CorpusFiles]) -> str:
 
 
 def find_documents(path: Path, name: str, questions: Sequence[Path] = ()) -> CorpusFiles:
-    """The readable files of a corpus, without files of questions among them."""
+    """Return the readable files of a corpus, without files of questions among them."""
     from mog_assets.documents.folders import scan, suffix_of, suffixes
 
     try:
@@ -105,7 +105,7 @@ def find_documents(path: Path, name: str, questions: Sequence[Path] = ()) -> Cor
 
 
 def name_of(path: Path, taken: Sequence[str] = ()) -> str:
-    """A name, valid and not yet taken, for the corpus or question set at a path."""
+    """Return a name, valid and not yet taken, for the corpus or question set at a path."""
     stem = path.resolve().name.removesuffix(".gz").removesuffix(".jsonl")
     stem = stem.removesuffix(".csv").removesuffix(".tsv").removesuffix(".parquet")
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", stem).strip("-_.")[:60] or "documents"
@@ -140,12 +140,12 @@ def written(corpora: Sequence[CorpusFiles], questions: Sequence[Questions], base
 
 
 def corpus_entry(files: CorpusFiles, base: Path) -> Entry:
-    """The keys and values of a corpus in a mog.yaml in the folder `base`."""
+    """Return the keys and values of a corpus in a mog.yaml in the folder `base`."""
     return {"path": _path(files.path, base)}
 
 
 def questions_entry(questions: Questions, corpora: Sequence[str], base: Path) -> Entry:
-    """The keys and values of a question set in a mog.yaml in the folder `base`."""
+    """Return the keys and values of a question set in a mog.yaml in the folder `base`."""
     columns = {"columns": questions.columns} if questions.columns else {}
     splits = {} if questions.divided else {"train": questions.train, "test": questions.test}
     return {"path": _path(questions.path, base), "corpora": list(corpora), **columns, **splits}
@@ -299,7 +299,7 @@ def _warn(corpora: Sequence[CorpusFiles], questions: Sequence[Questions]) -> Non
 
 
 def _which_folder(base: Path) -> str:
-    """The error message if no folder is named, with the folders to choose from."""
+    """Return the error message if no folder is named, with the folders to choose from."""
     from mog_assets.documents.folders import suffixes
 
     folders = [
@@ -318,13 +318,13 @@ STEP = "  "
 
 
 def scalar(value: str | Sequence[str] | Mapping[str, str]) -> str:
-    """A value as YAML on one line, for any place: quoted where YAML would read something else (`no`, `1.10`)."""
+    """Return a value as YAML on one line, for any place: quoted where YAML would read something else (`no`, `1.10`)."""
     options = {"allow_unicode": True, "width": 2**16, "default_flow_style": True, "sort_keys": False}
     return yaml.safe_dump([value], **options).strip()[1:-1]
 
 
 def block(name: str, entry: Entry, indent: str = STEP) -> str:
-    """The lines of a corpus or question set."""
+    """Return the lines of a corpus or question set."""
     inner = "".join(f"{indent}{STEP}{key}: {scalar(value)}\n" for key, value in entry.items())
     return f"{indent}{scalar(name)}:\n{inner}"
 

@@ -53,7 +53,7 @@ def questions(path: str | None, only: str | None, lost: bool, as_json: bool) -> 
 
 
 def _printed(row: dict[str, Any]) -> dict[str, str]:
-    """A row of text that every terminal can show."""
+    """Return a row of text that every terminal can show."""
     texts = {key: _cut(row[key]) for key in ("id", "question", "split")}
     return {
         **texts,

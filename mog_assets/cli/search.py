@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def _where(context: click.Context, option: click.Parameter, value: str | None) -> Any:
-    """The filter that a text says."""
+    """Return the filter that a text says."""
     try:
         return None if value is None else json.loads(value)
     except ValueError as error:
@@ -139,7 +139,7 @@ def ask(
 
 
 def corpora_of(settings: config.Settings, question_set: str | None) -> list[str]:
-    """The corpora of a question set, or all."""
+    """Return the corpora of a question set, or all."""
     if question_set is None:
         return list(settings.corpora)
     if question_set not in settings.question_sets:
@@ -165,7 +165,7 @@ def _group(query: Mapping[str, Any]) -> str:
 
 
 def _marked(passage: Passage, likeliest: Likeliest | None) -> str:
-    """The text of a passage, with the likeliest sentence marked if it stands there."""
+    """Return the text of a passage, with the likeliest sentence marked if it stands there."""
     if likeliest is None or likeliest.sentence not in passage.text:
         return passage.text
     if not any((s.corpus, s.doc) == (likeliest.corpus, likeliest.doc) for s in passage.spans):

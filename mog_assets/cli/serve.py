@@ -132,7 +132,7 @@ def wait_for_words(settings: Settings) -> None:
 
 
 def _options(host: str, settings: Settings, given: dict[str, Any]) -> ServerOptions:
-    """The options of the server."""
+    """Return the options of the server."""
     from mog_assets.serve.hooks import opened_authorizer
     from mog_assets.serve.limits import ServerOptions
 

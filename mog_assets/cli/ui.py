@@ -67,7 +67,7 @@ def _end_group(group: int) -> None:
 
 
 def _end_with(parent: int) -> Callable[[], None] | None:
-    """A function for the child to call before exec, so that it gets SIGTERM when its parent is killed; Linux only."""
+    """Return what the child calls before exec, so that it gets SIGTERM when its parent is killed; Linux only."""
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None, use_errno=True).prctl

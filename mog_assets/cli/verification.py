@@ -11,7 +11,7 @@ from mog_assets.resources.store import label
 
 
 def verify(settings: Settings) -> tuple[int, list[str]]:
-    """Number of artefacts checked, and the faults, one sentence each."""
+    """Return number of artefacts checked, and the faults, one sentence each."""
     tools, checked, faults = Tools(settings), 0, []
     for recipe in graph(settings).values():
         for corpus in settings.corpora if recipe.partitioned else [None]:

@@ -29,7 +29,7 @@ class Budget:
 
     @classmethod
     def of(cls, value: int | str | Budget) -> Budget:
-        """A budget as it is written: `4000` characters, or `"1000 tokens"`."""
+        """Return a budget as it is written: `4000` characters, or `"1000 tokens"`."""
         budget = value if isinstance(value, Budget) else _read(value)
         if budget is None:
             raise ConfigError(f"budget: expected {_EXPECTED}, got {value!r}")

@@ -33,7 +33,7 @@ SettingsT = TypeVar("SettingsT", bound=SettingsModel)
 
 
 def file(path: str | Path | None = None) -> Path:
-    """The configuration file: `path`, else the value of `MOG_CONFIG`, else `mog.yaml` in the working directory."""
+    """Return configuration file: `path`, else the value of `MOG_CONFIG`, else `mog.yaml` in the working directory."""
     return Path(path or os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG).resolve()
 
 
@@ -49,7 +49,7 @@ def load(path: str | Path | None = None) -> Settings:
 
 
 def parse(values: Mapping[str, Any], source: Path) -> Settings:
-    """Settings from the keys and values of a configuration."""
+    """Return settings from the keys and values of a configuration."""
     settings = checked(settings_model(), _prepared(values), source)
     try:
         return _absolute(settings, source.parent)
@@ -58,7 +58,7 @@ def parse(values: Mapping[str, Any], source: Path) -> Settings:
 
 
 def checked(kind: type[SettingsT], values: Mapping[str, Any], source: Path) -> SettingsT:
-    """Keys and values as settings of a kind."""
+    """Return keys and values as settings of a kind."""
     try:
         # In strict JSON mode "5" and true are not numbers, while a list becomes a tuple and a text a path.
         return kind.model_validate_json(json.dumps(values), strict=True)
@@ -112,7 +112,7 @@ def _source_file(name: str, corpus: CorpusSettings, base: Path) -> dict[str, Any
 
 
 def copies(home: Path, corpus: str) -> Path:
-    """The folder to which the items of a source are copied."""
+    """Return the folder to which the items of a source are copied."""
     return home / "cache" / "sources" / corpus
 
 
@@ -160,7 +160,7 @@ _LIMITED.maxstring = _LIMITED.maxother = 80
 
 
 def _model_at(kind: Any, location: Sequence[str | int]) -> list[str]:
-    """The field names of the settings model at a location such as ["corpora", "niddk"]."""
+    """Return the field names of the settings model at a location such as ["corpora", "niddk"]."""
     for part in location:
         # Names of corpora and indexes of list items are not fields.
         kind = kind.model_fields[part].annotation if _is_model(kind) else get_args(kind)[-1]
@@ -174,7 +174,7 @@ def _is_model(kind: Any) -> bool:
 
 
 def resolved(key: str, path: Path, base: Path) -> Path:
-    """A path of the settings made absolute: `~` is expanded, links are followed."""
+    """Return a path of the settings made absolute: `~` is expanded, links are followed."""
 
     def wrong(reason: str) -> ConfigError:
         return ConfigError(f"{key}: expected a path, got {printable(path)[:200]!r}: {reason}")
@@ -199,7 +199,7 @@ def resolved(key: str, path: Path, base: Path) -> Path:
 
 
 def encoder_source(key: str, model: str, base: Path) -> str:
-    """The name of an encoder's model, or its absolute folder if a path was given."""
+    """Return the name of an encoder's model, or its absolute folder if a path was given."""
     if not model.startswith((".", "/", "~")):
         return model
     folder = resolved(key, Path(model), base)

@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def check_name(value: str) -> str:
-    """The name of a corpus or question set.
+    """Return the name of a corpus or question set.
 
     Raises:
         ValueError: it is not allowed; the message is what is expected.

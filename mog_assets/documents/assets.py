@@ -180,7 +180,7 @@ def _changes(work: Work) -> int:
 
 
 def _languages_and_notes(work: Work) -> list[dict[str, int]]:
-    """Documents by code of their language, empty if that is not certain, and by what reading noted; most first."""
+    """Return documents by code of language, empty if that is not certain, and by what reading noted; most first."""
     languages, notes = Counter[str](), Counter[str]()
     for name in work.draft.files:
         if name.startswith("bucket"):
@@ -193,7 +193,7 @@ def _languages_and_notes(work: Work) -> list[dict[str, int]]:
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipe of this stage."""
+    """Return the recipe of this stage."""
     return [
         Recipe(
             key="documents",

@@ -15,7 +15,7 @@ from mog_assets.resources.store import Store
 
 
 def leftovers(store: Store, corpora: Iterable[str]) -> dict[str, list[str]]:
-    """Artefacts, complete or not, of corpora not in `corpora`: asset keys by corpus; without what is still read."""
+    """Return artefacts, complete or not, of other corpora: asset keys by corpus; without what is still read."""
     members: dict[str, list[str]] = {}
     root = store.folder("")
     # An asset's key has one part or two.
@@ -50,7 +50,7 @@ def build_registry(work: Work) -> None:
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipe of this stage."""
+    """Return the recipe of this stage."""
     return [
         Recipe(
             key="corpus_registry",

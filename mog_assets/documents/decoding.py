@@ -25,7 +25,7 @@ _HIDDEN = re.compile(f"[{HIDDEN}]")
 
 
 def decode(raw: bytes, named: str = "") -> tuple[str, str]:
-    """Text and encoding of a file: by its byte order mark, as UTF-8, as it declares, or a legacy one that is certain.
+    """Return text and encoding of a file: by its byte order mark, as UTF-8, as declared, or a certain legacy one.
 
     Bytes of a UTF-8 text that are no UTF-8 become U+FFFD, if they are few.
 
@@ -65,7 +65,7 @@ def decode(raw: bytes, named: str = "") -> tuple[str, str]:
 
 
 def _strict(raw: bytes, encoding: str) -> tuple[str | None, str]:
-    """The text, or what is wrong with it."""
+    """Return the text, or what is wrong with it."""
     try:
         return raw.decode(encoding), ""
     except UnicodeDecodeError as error:
@@ -90,7 +90,7 @@ class _Readable(Protocol):
 
 
 def split_lines(stream: _Readable, limit: int | None = None) -> Iterator[tuple[int, bytes, int]]:
-    """Number (from 1), stripped bytes, and size of every line that is not blank.
+    """Yield number (from 1), stripped bytes, and size of every line that is not blank.
 
     A line of more than `limit` bytes is not kept, only its size.
     """
@@ -108,12 +108,12 @@ def split_lines(stream: _Readable, limit: int | None = None) -> Iterator[tuple[i
 
 
 def other_encoding(line: bytes) -> str | None:
-    """The encoding given by the byte order mark of a file's first line, if it is not UTF-8."""
+    """Return the encoding given by the byte order mark of a file's first line, if it is not UTF-8."""
     return next((encoding for mark, encoding in _MARKS.items() if line.startswith(mark)), None)
 
 
 def parse_line(line: bytes, named: str = "") -> dict[str, Any] | str:
-    """The JSON object on a line, or what is wrong with it.
+    """Return the JSON object on a line, or what is wrong with it.
 
     Stricter than `json.loads`: NaN, infinities and duplicate keys are errors. `named` is its encoding, if not UTF-8.
     """

@@ -122,12 +122,12 @@ class NormalisedDocument:
 
 
 def notes_of(metadata: str) -> dict[str, Any]:
-    """What reading noted of a document, such as what it left out; without path and date of the file."""
+    """Return what reading noted of a document, such as what it left out; without path and date of the file."""
     return {name: note for name, note in noted(json.loads(metadata)).items() if name not in ("path", MODIFIED)}
 
 
 def _undated(metadata: str) -> str:
-    """Metadata without the date of the file: a checkout or a copy gives all files new dates, and changes nothing."""
+    """Return metadata without the date of the file: a checkout or copy gives files new ones, and changes nothing."""
     if f'"{MODIFIED}"' not in metadata:
         return metadata
     fields = json.loads(metadata)
@@ -137,12 +137,12 @@ def _undated(metadata: str) -> str:
 
 
 def packed(document: NormalisedDocument) -> str:
-    """A document as a text, for the memory of what was read."""
+    """Return a document as a text, for the memory of what was read."""
     return json.dumps(list(vars(document).values()), ensure_ascii=False)
 
 
 def unpacked(text_of: str) -> NormalisedDocument:
-    """The document of a text that `packed` made."""
+    """Return the document of a text that `packed` made."""
     identity, title, text, sha256, metadata, shifts, marks, language = json.loads(text_of)
     marked = tuple(Mark(*mark) for mark in marks)
     return NormalisedDocument(identity, title, text, sha256, metadata, _shifts(shifts), marked, language)
@@ -153,7 +153,7 @@ def _shifts(stored: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
 
 
 def document_of(record: Mapping[str, Any], notes: dict[str, Any], language: str | None = None) -> NormalisedDocument:
-    """The document of a record with `id`, `text` and, if it has them, `title` and `metadata`; see `make_document`.
+    """Return document of a record with `id`, `text` and, if it has them, `title` and `metadata`; see `make_document`.
 
     Raises:
         ValueError: it cannot be used; the message is the reason.
@@ -228,7 +228,7 @@ def make_document(
 
 
 def _moved(marks: Sequence[Mark], shifts: tuple[tuple[int, int], ...]) -> Iterator[Mark]:
-    """Marks of the original text as marks of the NFC text."""
+    """Yield marks of the original text as marks of the NFC text."""
     at = gained = 0
     for mark in marks:
         while at < len(shifts) and shifts[at][0] <= mark.offset:
@@ -242,7 +242,7 @@ def _sha256(title: str, text: str) -> str:
 
 
 def normalise(text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """A text in NFC whose lines end in line feeds.
+    """Return a text in NFC whose lines end in line feeds.
 
     Returns:
         The text, and the shifts of offsets: pairs (offset in `text`, characters gained up to there).
@@ -268,7 +268,7 @@ def shifted(offset: int, shifts: Any) -> int:
 
 
 def bucket_of(identity: str, buckets: int) -> int:
-    """The bucket that a document belongs to, 0 … buckets − 1, by a hash of its id."""
+    """Return the bucket that a document belongs to, 0 … buckets − 1, by a hash of its id."""
     return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:8]) % buckets
 
 
@@ -281,7 +281,7 @@ _I = TypeVar("_I", bound=_Identified)
 
 
 def into_buckets(documents: Sequence[_I], buckets: int) -> dict[int, list[_I]]:
-    """Documents (or their outcomes) by bucket, buckets and documents in order; empty buckets are left out."""
+    """Return documents (or their outcomes) by bucket, buckets and documents in order; empty buckets are left out."""
     result: dict[int, list[_I]] = {}
     for document in documents:
         result.setdefault(bucket_of(document.id, buckets), []).append(document)
@@ -304,7 +304,7 @@ def write_documents(documents: list[NormalisedDocument], path: Path) -> None:
 
 
 def load_documents(path: Path) -> dict[str, NormalisedDocument]:
-    """The documents of a bucket by digest, with recomputed hashes; empty if it cannot be read."""
+    """Return the documents of a bucket by digest, with recomputed hashes; empty if it cannot be read."""
     try:
         rows = pq.read_table(
             path, columns=["id", "title", "text", "metadata", "shifts", "marks", "language"]

@@ -25,7 +25,7 @@ _NO_TEXT = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufffd]")
 
 
 def declared(raw: bytes) -> str:
-    """The encoding that a page or an XML file declares; UTF-8 if it declares none that is known."""
+    """Return the encoding that a page or an XML file declares; UTF-8 if it declares none that is known."""
     from bs4.dammit import EncodingDetector
 
     label = EncodingDetector.find_declared_encoding(raw, is_html=True) or ""
@@ -33,7 +33,7 @@ def declared(raw: bytes) -> str:
 
 
 def known_encoding(label: str) -> str:
-    """The name of the encoding that a label means; empty if it means none of texts."""
+    """Return the name of the encoding that a label means; empty if it means none of texts."""
     try:
         name = codecs.lookup(label).name
         "a".encode(name)

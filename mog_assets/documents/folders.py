@@ -44,12 +44,12 @@ def _ends() -> tuple[str, ...]:
 
 
 def suffixes() -> tuple[str, ...]:
-    """Those of all files that are read, in lower case."""
+    """Return those of all files that are read, in lower case."""
     return (*formats.suffixes(), *_ends())
 
 
 def suffix_of(name: str) -> str:
-    """The suffix that says how a file is read, in lower case; empty if it is not read.
+    """Return the suffix that says how a file is read, in lower case; empty if it is not read.
 
     `.gz` alone is that of a text without another suffix, such as `changelog.gz`; README is read as `.txt`.
     """
@@ -72,7 +72,7 @@ class Stamp(NamedTuple):
         return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
     def settled(self, now_ns: int) -> bool:
-        """Whether a reading that began at `now_ns` can trust it; git calls the others racy."""
+        """Return whether a reading that began at `now_ns` can trust it; git calls the others racy."""
         return now_ns - max(self.mtime_ns, self.ctime_ns) >= _RACY_NS
 
 
@@ -195,7 +195,7 @@ def _look_at(root: str, name: str, limit: int) -> FolderFile:
 
 
 def _no_document(name: str) -> str:
-    """Why a file is not read, whatever is in it; empty if it is."""
+    """Return why a file is not read, whatever is in it; empty if it is."""
     if name == DEFAULT_CONFIG:
         return "the settings of a project, no document"
     suffix = os.path.splitext(name)[1].lower()
@@ -203,7 +203,7 @@ def _no_document(name: str) -> str:
 
 
 def too_long(size: int, limit: int) -> str:
-    """The reason for skipping a document with too many bytes."""
+    """Return the reason for skipping a document with too many bytes."""
     return f"expected at most {limit} bytes per document (max_document_mb), got {size}: not read"
 
 
@@ -224,7 +224,7 @@ def _stranger(what: str, names: list[str]) -> FolderFile:
 
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
-    """A regular file, open for reading bytes.
+    """Yield a regular file, open for reading bytes.
 
     Raises:
         OSError: it cannot be opened, or is no longer a regular file.

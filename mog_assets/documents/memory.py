@@ -113,7 +113,7 @@ class Memory:
     files: dict[str, tuple[Stamp, list[tuple[int, bytes]]]] = field(default_factory=dict)
 
     def of_file(self, name: str, stamp: Stamp) -> list[tuple[int, bytes]] | None:
-        """The records of an unchanged file, if all their outcomes are known."""
+        """Return the records of an unchanged file, if all their outcomes are known."""
         stamp_before, records = self.files.get(name, (None, []))
         if stamp_before != stamp or any(raw not in self.outcomes for _, raw in records):
             return None
@@ -143,7 +143,7 @@ class Journal:
 
 
 def load_memory(path: Path, signature: str) -> Memory:
-    """The memory at `path`; empty if it is missing, damaged, or has another signature."""
+    """Return the memory at `path`; empty if it is missing, damaged, or has another signature."""
     memory = Memory()
     try:
         if (pq.read_schema(path).metadata or {}).get(b"signature") != signature.encode():

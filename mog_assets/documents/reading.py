@@ -65,7 +65,7 @@ class CorpusReading:
         return [self.document(outcome.digest) for outcome in self.used]
 
     def document(self, digest: str) -> NormalisedDocument:
-        """A document that was read now, by its digest."""
+        """Return a document that was read now, by its digest."""
         return unpacked(self.normalised[digest])
 
 
@@ -168,7 +168,7 @@ def _read_corpus(path: Path, entries: Sequence[FolderFile], context: _Context) -
 
 
 def _read_file(file: FolderFile, context: _Context) -> tuple[Stamp | None, Sequence[_Record]]:
-    """The records of a file, and its stamp if it can be trusted from now on; its documents go to the spool.
+    """Return the records of a file, and its stamp if it can be trusted from now on; its documents go to the spool.
 
     Those of a file that changes while it is read may stay there unused.
     """
@@ -243,12 +243,12 @@ def _file_at_once(file: FolderFile, stream: BinaryIO, context: _Context) -> _Ite
 
 
 def _hashed(*parts: str | bytes) -> bytes:
-    """A digest; parts before the last contain no NUL."""
+    """Return a digest; parts before the last contain no NUL."""
     return hashlib.sha256(b"\0".join(os.fsencode(part) for part in parts)).digest()
 
 
 def _modified(status: os.stat_result) -> dict[str, str]:
-    """The UTC time of a file's last change in seconds; empty if no calendar has it, or it is 0, which means none."""
+    """Return UTC time of a file's last change in seconds; empty if no calendar has it, or it is 0, which means none."""
     if not status.st_mtime_ns:
         return {}
     try:
@@ -321,7 +321,7 @@ _READERS = {"lines": _lines, "rows": _rows, "records": _container, "parts": _con
 
 
 def _with_fields(record: dict[str, Any] | str, columns: dict[str, str]) -> dict[str, Any] | str:
-    """A line with our names of its keys: those that are given, and others of a text that are usual."""
+    """Return a line with our names of its keys: those that are given, and others of a text that are usual."""
     if isinstance(record, str):
         return record
     other = next((key for key in _TEXTS if isinstance(record.get(key), str)), None)

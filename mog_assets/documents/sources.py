@@ -30,17 +30,17 @@ PARTS = 256
 
 
 def part_of(identity: str) -> int:
-    """The part that a document belongs to, 0 … `PARTS` − 1."""
+    """Return the part that a document belongs to, 0 … `PARTS` − 1."""
     return hashlib.sha256(identity.encode()).digest()[0] % PARTS
 
 
 def name_of(part: int) -> str:
-    """The name of the item."""
+    """Return the name of the item."""
     return f"{part:02x}.jsonl"
 
 
 def number_of(name: str) -> int:
-    """The part of an item's name."""
+    """Return the part of an item's name."""
     return int(name.removesuffix(".jsonl"), 16)
 
 
@@ -110,7 +110,7 @@ SOURCES: Registry[Source] = registry.SOURCES
 
 
 def listed(corpus: str, address: str) -> dict[str, Item]:
-    """The items of a source, by name.
+    """Return the items of a source, by name.
 
     Raises:
         MogError: the source cannot be listed, or names an item that no file can be called.
@@ -133,7 +133,7 @@ def listed(corpus: str, address: str) -> dict[str, Item]:
 
 
 def is_name(name: object) -> bool:
-    """Whether an item may have a name: a relative path without hidden parts."""
+    """Return whether an item may have a name: a relative path without hidden parts."""
     if not isinstance(name, str):
         return False
     path = PurePosixPath(name)
@@ -222,7 +222,7 @@ def forgotten(folder: Path) -> None:
 
 
 def _versions(file: Path, address: str) -> dict[str, str]:
-    """The versions of the copies; none if they are of another address or the file cannot be read."""
+    """Return the versions of the copies; none if they are of another address or the file cannot be read."""
     try:
         stored = json.loads(file.read_text(encoding="utf-8"))
         return dict(stored["versions"]) if stored["address"] == address else {}

@@ -102,7 +102,7 @@ class _Lines:
 def read_rows(
     stream: BinaryIO, name: str, limit: int, setting: str = " (max_document_mb)", encoding: str = ""
 ) -> Generator[Row | Wrong, None, None]:
-    """The rows of a table that is not empty, each with as many fields as the header: omitted last ones are empty.
+    """Yield the rows of a table that is not empty, each with as many fields as the header: omitted last ones are empty.
 
     Lines above the header are told as rows that are not read.
 
@@ -146,7 +146,7 @@ def read_rows(
 
 
 def _form(sample: str, delimiters: str) -> tuple[str, int]:
-    """The delimiter that gives most rows of one width, of several the one with most columns; rows above the header."""
+    """Return the delimiter with most rows of one width, of several that with most columns; rows above the header."""
     best, form = (0, 0), (delimiters[-1], 0)
     decimal = len(re.findall(r"\d,\d", sample)) >= 0.9 * sample.count(",")
     for delimiter in delimiters:
@@ -167,7 +167,7 @@ def _form(sample: str, delimiters: str) -> tuple[str, int]:
 
 
 def _head(rows: Sequence[list[str]]) -> int:
-    """How many rows are above the header: titles, of few cells, and blank ones, above a table whose rows have more."""
+    """Return how many rows are above the header: titles, of few cells, and blank ones, where rows have more."""
     full = [at for at, row in enumerate(rows) if row]
     counts = Counter(len(rows[at]) for at in full)
     usual = max(counts, key=lambda width: counts[width] * width, default=0)
@@ -182,13 +182,13 @@ def _head(rows: Sequence[list[str]]) -> int:
 
 
 def _trimmed(fields: list[str]) -> list[str]:
-    """A row without its empty last cells."""
+    """Return a row without its empty last cells."""
     width = next((n for n in range(len(fields), 0, -1) if fields[n - 1].strip()), 0)
     return fields[:width]
 
 
 def _fields(lines: _Lines, delimiter: str, width: int) -> tuple[list[str], bool] | None:
-    """The next row, and whether it was read as it is written; None at the end.
+    """Return the next row, and whether it was read as it is written; None at the end.
 
     Raises:
         csv.Error: it is malformed.
@@ -222,7 +222,7 @@ def _fields(lines: _Lines, delimiter: str, width: int) -> tuple[list[str], bool]
 
 
 def _are_rows(lines: Sequence[str], delimiter: str, width: int, closed: bool) -> bool:
-    """Whether what a quotation mark has taken after its line are rows: it is a stray one, such as that of inches.
+    """Return whether what a quotation mark took after its line are rows: it is a stray one, such as that of inches.
 
     Args:
         lines: Of what was read as one row.
@@ -241,7 +241,7 @@ def _are_rows(lines: Sequence[str], delimiter: str, width: int, closed: bool) ->
 
 
 def _shape(cell: str) -> str:
-    """What kind of text a cell is: `Q0017` is like `Q12`."""
+    """Return what kind of text a cell is: `Q0017` is like `Q12`."""
     return re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "a", cell.strip()))
 
 
@@ -276,13 +276,13 @@ def _rows(lines: _Lines, delimiter: str, head: int, number: int, limit: int, set
 
 
 def _columns(fields: list[str]) -> list[str]:
-    """Names of the columns; `id`, `title` and `text` in lower case."""
+    """Return names of the columns; `id`, `title` and `text` in lower case."""
     names = [field.strip() or f"column {n}" for n, field in enumerate(fields, start=1)]
     return [name.lower() if name.lower() in OWN else name for name in names]
 
 
 def record_of(row: Row, file: str, columns: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
-    """The document of a row as id, title, text and metadata.
+    """Return the document of a row as id, title, text and metadata.
 
     Args:
         row: The row.
@@ -306,20 +306,20 @@ def record_of(row: Row, file: str, columns: Mapping[str, str] = MappingProxyType
 
 
 def lines_of(pairs: Iterable[tuple[str, Any]]) -> str:
-    """A line `name: value` for every value that is not blank."""
+    """Return a line `name: value` for every value that is not blank."""
     return "\n".join(
         f"{name}: {str(value).strip()}" for name, value in pairs if value is not None and str(value).strip()
     )
 
 
 def renamed(pairs: Iterable[tuple[str, Any]], columns: Mapping[str, str]) -> list[tuple[str, Any]]:
-    """Names and values with the names of fields for those of columns, and others for columns that have those."""
+    """Return names and values with the names of fields for those of columns, and others for columns that have those."""
     fields = {column: field for field, column in columns.items()}
     return [(fields.get(name) or (f"column {name}" if name in columns else name), value) for name, value in pairs]
 
 
 def record_of_values(row: Mapping[str, Any], columns: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
-    """The document of a row of typed values, as id (empty if it has none), title, text and metadata.
+    """Return the document of a row of typed values, as id (empty if it has none), title, text and metadata.
 
     Numbers stay numbers, dates become text (`2026-05-01`), bytes are left out, and what is no number of JSON is null.
     """
@@ -334,7 +334,7 @@ def record_of_values(row: Mapping[str, Any], columns: Mapping[str, str] = Mappin
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """Return a value as JSON has it."""
     if isinstance(value, Decimal):
         value = float(value)
     if value is None or isinstance(value, bool | int | str):

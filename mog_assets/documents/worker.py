@@ -48,12 +48,12 @@ class Limits(NamedTuple):
 
 
 def python(module: str, given: str) -> list[str]:
-    """The command that calls `main` of a module with a text; it imports what this process would."""
+    """Return the command that calls `main` of a module with a text; it imports what this process would."""
     return [sys.executable, "-P", "-c", _CODE.replace("MODULE", module), given, *map(os.path.abspath, sys.path)]
 
 
 def bare_environment() -> dict[str, str]:
-    """The environment without its secrets, for a process that parses what may be hostile."""
+    """Return the environment without its secrets, for a process that parses what may be hostile."""
     return {name: value for name, value in os.environ.items() if not _SECRET.search(name.upper())}
 
 
@@ -181,7 +181,7 @@ class Parser:
 
 
 def _checked(answer: dict[str, Any], text: str) -> Parsed:
-    """An answer, of which nothing is taken on trust: what parsed a hostile file may be in its hands."""
+    """Return an answer, of which nothing is taken on trust: what parsed a hostile file may be in its hands."""
     title, metadata, notes = answer["title"], answer["metadata"], answer["notes"]
     marks = tuple(Mark(*mark) for mark in answer["marks"])
     sound = (
@@ -209,7 +209,7 @@ def read(name: str, content: bytes, limits: dict[str, Any]) -> Parsed:
 
 
 def _answer(name: str, content: bytes, limits: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """The header of the answer and the text."""
+    """Return the header of the answer and the text."""
     try:
         parsed = read(name, content, limits)
     except MemoryError:

@@ -55,7 +55,7 @@ class AnswerMeasure:
 
 
 def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> pd.DataFrame:
-    """Marks of every answer.
+    """Return marks of every answer.
 
     Args:
         answers: Table of the asset `answers`.
@@ -114,7 +114,7 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
 
 
 def score_answers(marks: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """Mean marks of every answering method in every question set.
+    """Return mean marks of every answering method in every question set.
 
     Args:
         marks: Result of `mark`.
@@ -156,7 +156,7 @@ def score_answers(marks: pd.DataFrame, seed: int) -> pd.DataFrame:
 
 
 def _judged(marks: pd.DataFrame, name: str, seed: int) -> dict[str, Any]:
-    """The fields in which the row of a judge's measure (NaN where it failed) differs from a method's other rows."""
+    """Return fields in which the row of a judge's measure (NaN where it failed) differs from a method's other rows."""
     read = marks[marks[name].notna()]
     totals = by_document(read[name].to_numpy(float), read["document"].to_numpy(str))
     (value,), ((low,), (high,)) = totals.mean, bootstrap_interval(totals, seed=seed)
@@ -166,7 +166,7 @@ def _judged(marks: pd.DataFrame, name: str, seed: int) -> dict[str, Any]:
 
 
 def answer_board(scores: pd.DataFrame, question_set: str) -> list[dict[str, Any]]:
-    """A question set's answering methods, best first, as text to print."""
+    """Return a question set's answering methods, best first, as text to print."""
     rows, here = [], scores[scores["question_set"] == question_set]
     judged = [name for name in judge_measures() if name in set(here["measure"])]
     for method, part in here.groupby("method", sort=False):

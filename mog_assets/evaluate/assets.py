@@ -88,13 +88,13 @@ def build_answer_scores(work: Work) -> None:
 
 
 def _measured(settings: Settings) -> list[Any]:
-    """What is ranked: methods, with what they search, and the questions of each set."""
+    """Return what is ranked: methods, with what they search, and the questions of each set."""
     methods = [[method.name, method.retriever] for method in methods_of(settings)]
     return [methods, {name: [q.corpora, q.test] for name, q in settings.question_sets.items()}]
 
 
 def _of_runs(tools: Tools) -> list[Any]:
-    """Settings that rankings depend on."""
+    """Return settings that rankings depend on."""
     settings = tools.settings
     searches = [settings.retriever, settings.bm25.model_dump(), settings.k, settings.k_r, *further_settings(settings)]
     basis = [tools.encoder.identity, versions(settings), settings.seed]
@@ -102,7 +102,7 @@ def _of_runs(tools: Tools) -> list[Any]:
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipes of this stage; none without test questions."""
+    """Return the recipes of this stage; none without test questions."""
     if not settings.tests:
         return []
     methods = methods_of(settings)

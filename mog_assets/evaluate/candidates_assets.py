@@ -72,7 +72,7 @@ def build_candidates(work: Work) -> None:
 
 
 def test_questions(questions: Sequence[Question], question_set: QuestionSetSettings) -> list[Question]:
-    """Those that measure rankings."""
+    """Return those that measure rankings."""
     return [q for q in questions if q.split in question_set.test and q.level in MEASURED]
 
 
@@ -104,7 +104,7 @@ def _in_order(part: Part, questions: Sequence[Question]) -> Part:
 
 
 def _part(retrieval: Retrieval, questions: Sequence[Question], training: Sequence[str]) -> Part:
-    """Candidates and evidence of some questions; rankings learn from those of the splits `training`."""
+    """Return candidates and evidence of some questions; rankings learn from those of the splits `training`."""
     corpora, inputs = retrieval.corpora, retrieval.read
     guessed = taught(questions, inputs.candidates, fused(inputs.candidates, expert_names(corpora.settings)), corpora)
     gold, supposed = (
@@ -127,12 +127,12 @@ def stored_candidates(stored: Artefact, name: str, questions: Sequence[Question]
 
 
 def _question_set(file: str) -> str:
-    """The question set of a part."""
+    """Return the question set of a part."""
     return file.removeprefix(PART).rpartition("-")[0]
 
 
 def training_examples(stored: Artefact, settings: Settings) -> tuple[Examples, list[str]]:
-    """What rankings of a project are trained on, as `read_examples`.
+    """Return what rankings of a project are trained on, as `read_examples`.
 
     Raises:
         TooFewQuestions: one, or none.
@@ -152,7 +152,7 @@ def training_examples(stored: Artefact, settings: Settings) -> tuple[Examples, l
 
 
 def read_examples(stored: Artefact, experts: Sequence[str], finest: Sequence[int]) -> tuple[Examples, list[str]]:
-    """The training questions of the asset `candidates`, and the names `question set/id` of the questions."""
+    """Return the training questions of the asset `candidates`, and the names `question set/id` of the questions."""
     files = stored.names(PART)
     parts = [Part.read(stored.path(file).read_bytes()).training for file in files]
     merged, names = joined(parts), []

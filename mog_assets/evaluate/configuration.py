@@ -12,7 +12,7 @@ NO_MATTER = {"automation": ("interval_seconds", "nightly", "timezone"), "encoder
 
 
 def shown_configuration(settings: Settings) -> dict[str, Any]:
-    """The settings that a result depends on, as JSON values; paths without their folders."""
+    """Return the settings that a result depends on, as JSON values; paths without their folders."""
     chosen = settings.model_dump(mode="json", exclude={"home", "engine", "automation", "experiments"})
     for section in ("corpora", "question_sets"):
         for entry in chosen[section].values():

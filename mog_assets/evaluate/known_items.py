@@ -64,7 +64,7 @@ def drawn_items(corpora: Corpora) -> list[KnownItem]:
 
 
 def _terms(corpora: Corpora) -> list[KnownItem]:
-    """Words and numbers that one piece has."""
+    """Return words and numbers that one piece has."""
     index, layout = corpora.words, corpora.layout
     frequencies = corpora.statistics.frequencies("level_1").totals()
     sole = [term for term, times in frequencies.items() if times == 1 and is_word(term) and len(term) > 3]
@@ -90,7 +90,7 @@ def _hash(text: str) -> str:
 
 
 def standing(retrieval: Retrieval, items: Sequence[KnownItem], rankings: Sequence[str]) -> pd.DataFrame:
-    """Where rankings have items.
+    """Return where rankings have items.
 
     Returns:
         A row for each item, form and ranking (`LEAST` among them): `form`, `kind`, `text`, `document` (its position),
@@ -116,7 +116,7 @@ def standing(retrieval: Retrieval, items: Sequence[KnownItem], rankings: Sequenc
 def placed(
     candidates: Candidates, scores: np.ndarray, items: Sequence[KnownItem], layout: Layout
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whether each item is in the first piece, and whether it is near: bool arrays of shape (items,)."""
+    """Return whether each item is in the first piece, and whether it is near: bool arrays of shape (items,)."""
     order = ordered(candidates, scores)
     before = np.empty(len(order), np.int64)
     before[order] = running(candidates.place[order, 2].astype(np.int64), candidates.question[order])
@@ -128,7 +128,7 @@ def placed(
 
 
 def summary(table: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
-    """A row for each form and ranking: shares of items that are first and near, and p of the difference from `LEAST`.
+    """Return a row for each form and ranking: shares of items that are first and near, and p of the difference.
 
     p is that of near, paired, by document; None for `LEAST` itself.
     """
@@ -148,7 +148,7 @@ def summary(table: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
 
 
 def losing(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Rankings that find significantly fewer items than BM25 at level 1, by any form of asking.
+    """Return rankings that find significantly fewer items than BM25 at level 1, by any form of asking.
 
     Args:
         rows: Result of `summary`.
@@ -160,10 +160,10 @@ def losing(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def rankings_of(settings: Settings) -> list[str]:
-    """The rankings that are asked for known items: those that `auto` may stand for."""
+    """Return the rankings that are asked for known items: those that `auto` may stand for."""
     return [UNTRAINED, *(models_of(settings) if settings.trains else ())]
 
 
 def read_for_items(settings: Settings) -> tuple[str, ...]:
-    """Keys of the assets that are read to ask them."""
+    """Return keys of the assets that are read to ask them."""
     return needs([parse(name, settings) for name in rankings_of(settings)], settings).keys

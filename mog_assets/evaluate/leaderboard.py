@@ -47,7 +47,7 @@ def leaderboards(
     seed: int,
     origins: Origins | None = None,
 ) -> list[Leaderboard]:
-    """The leaderboard of each question set and split: those of real questions first.
+    """Return the leaderboard of each question set and split: those of real questions first.
 
     Args:
         scores: Result of `scores.score`.
@@ -67,7 +67,7 @@ def leaderboards(
 
 
 def differences_shown(scores: pd.DataFrame, fewer_than: int = FEW) -> str:
-    """The difference from the best fixed level that few questions show, in a sentence.
+    """Return the difference from the best fixed level that few questions show, in a sentence.
 
     Args:
         scores: Rows of `scores.score` of one board.
@@ -94,7 +94,7 @@ def differences_shown(scores: pd.DataFrame, fewer_than: int = FEW) -> str:
 
 
 def _usable(means: pd.DataFrame) -> pd.Series:
-    """Whether each method can be used for new questions."""
+    """Return whether each method can be used for new questions."""
     return ~means["kind"].map(unlimited).isin(unplaced())
 
 
@@ -147,7 +147,7 @@ def _leaderboard(
 
 
 def _better(compared: pd.DataFrame) -> set[str]:
-    """Methods that are significantly better than the one that all were compared with."""
+    """Return methods that are significantly better than the one that all were compared with."""
     return set(compared.index[(compared["p"] < ALPHA) & (compared["difference"] > 0)])
 
 
@@ -159,7 +159,7 @@ def _advice(
     beating: set[str],
     measure: str,
 ) -> tuple[str, str]:
-    """The method to use, and the sentence that recommends it.
+    """Return the method to use, and the sentence that recommends it.
 
     That is `default`, which was chosen on other questions, unless a method is significantly better (`beating`).
     """
@@ -217,7 +217,7 @@ def _sure(row: pd.Series | dict[str, float]) -> str:
 def _rows(
     means: pd.DataFrame, usable: pd.DataFrame, fixed: pd.DataFrame, chosen: str, default: str | None
 ) -> dict[str, str]:
-    """The most important methods with a description of each: the recommended one, the best first, controls last."""
+    """Return most important methods with a description of each: the recommended one, the best first, controls last."""
     wanted: dict[str, list[str]] = {}
 
     def want(methods: Sequence[str], what: str) -> None:

@@ -46,12 +46,12 @@ KNOWN_BY = {"spans": "", "documents": ", by relevant documents"}
 
 
 def named(table: pd.DataFrame) -> pd.DataFrame:
-    """A table with the columns of `Board`; where it does not say what is known, it is spans."""
+    """Return a table with the columns of `Board`; where it does not say what is known, it is spans."""
     return table if "evidence" in table else table.assign(evidence="spans")
 
 
 def boards(table: pd.DataFrame, origins: Origins | None = None) -> Iterator[tuple[Board, pd.DataFrame]]:
-    """The rows of each board, in the order of the table.
+    """Yield the rows of each board, in the order of the table.
 
     Args:
         table: With the columns of `Board`.
@@ -141,7 +141,7 @@ MEASURES.register(
 
 
 def measure_names(k: int) -> tuple[str, ...]:
-    """Names of the measures, in the order in which tables show them.
+    """Return names of the measures, in the order in which tables show them.
 
     Args:
         k: Number of passages per question.
@@ -150,29 +150,29 @@ def measure_names(k: int) -> tuple[str, ...]:
 
 
 def measures_at(k: int) -> dict[str, Measure]:
-    """The measures by the names that they have for a number of passages."""
+    """Return the measures by the names that they have for a number of passages."""
     return {name.replace("@k", f"@{k}"): measure for name, measure in MEASURES.items()}
 
 
 def measure_of(name: str) -> Measure | None:
-    """A measure by its name for any number of passages; None if it is one of answers."""
+    """Return a measure by its name for any number of passages; None if it is one of answers."""
     return MEASURES.get(name) or MEASURES.get(re.sub(r"@\d+$", "@k", name))
 
 
 def lower_is_better(name: str) -> bool:
-    """Whether less of a measure is better."""
+    """Return whether less of a measure is better."""
     measure = measure_of(name)
     return measure is not None and measure.lower_is_better
 
 
 def range_of(name: str) -> tuple[float, float]:
-    """The least and the greatest value of a measure."""
+    """Return the least and the greatest value of a measure."""
     measure = measure_of(name)
     return (0, 1) if measure is None else (measure.least, measure.most)
 
 
 def measure_versions() -> list[list[str]]:
-    """Names of the measures with their versions: what scores depend on."""
+    """Return names of the measures with their versions: what scores depend on."""
     return [[name, measure.version] for name, measure in MEASURES.items()]
 
 
@@ -183,13 +183,13 @@ def document_measures(k: int) -> tuple[str, ...]:
 
 
 def headline_measures(k: int) -> list[str]:
-    """The measures of a leaderboard; it is sorted by the first one."""
+    """Return the measures of a leaderboard; it is sorted by the first one."""
     names = [name for name, measure in measures_at(k).items() if measure.headline]
     return sorted(names, key=lambda name: name != LEADS["spans"])
 
 
 def leading_measure(measures: Collection[str]) -> str:
-    """The measure that orders methods, of those that a board has."""
+    """Return the measure that orders methods, of those that a board has."""
     return LEADS["spans" if LEADS["spans"] in measures else "documents"]
 
 
@@ -199,7 +199,7 @@ def evaluate(
     k: int,
     advance: Callable[[int], object] | None = None,
 ) -> pd.DataFrame:
-    """Every measure of every question under every method.
+    """Return every measure of every question under every method.
 
     `ER@c` is the share of min(gold characters, c) that the first c characters of passages cover, in ranked order, with
     the last passage cut; a character that passages repeat uses context each time but counts once. `ER` is the mean of
@@ -266,7 +266,7 @@ def _tokens_to_answer(ranked: Ranked) -> np.ndarray:
     low, high = low + offset, high + offset
 
     def contains_piece(last: np.ndarray) -> np.ndarray:
-        """Whether passages up to a rank (pieces,) contain each whole piece."""
+        """Return whether passages up to a rank (pieces,) contain each whole piece."""
         added = fresh(low, np.where(rank_of <= last[piece], high, low))
         return np.bincount(piece, weights=added, minlength=len(wanted)) == wanted
 

@@ -17,7 +17,7 @@ _GREY = ("#999999", "o")
 
 
 def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
-    """Evidence recall over context length, one panel for all retrievers together and one for each.
+    """Return evidence recall over context length, one panel for all retrievers together and one for each.
 
     The first panel shows the rankings and the best fixed level; each other one the best fixed level and all other kinds
     of its retriever that ran; bands are 95 % intervals. Panels share their axes, so that retrievers can be compared
@@ -68,7 +68,7 @@ def look(kind: str) -> tuple[str, str]:
 def stacked(
     rows: Sequence[tuple[str, np.ndarray]], names: Sequence[str], colours: Sequence[Any], xlabel: str, title: str
 ) -> bytes:
-    """Shares that add up to 1 as bars: name and shares of each row; name and colour of each share."""
+    """Return shares that add up to 1 as bars: name and shares of each row; name and colour of each share."""
     figure = new_figure(6.5, 1.3 + max(0.3 * max(len(rows), 1), 0.16 * len(names)))
     axes = figure.subplots()
     widths = np.array([sizes for _, sizes in rows]).reshape(len(rows), len(names))

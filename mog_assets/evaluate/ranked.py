@@ -112,7 +112,7 @@ class Ranked:
         return union(group, pairs["document"].to_numpy(), low, high, self.count)
 
     def recall_at(self, characters: int) -> np.ndarray:
-        """Evidence recall in so many characters, by ranking: see `measures.evaluate`."""
+        """Return evidence recall in so many characters, by ranking: see `measures.evaluate`."""
         if characters not in self._recalls:
             room = np.clip(characters - self.before, 0, self.lengths)
             self._recalls[characters] = self.covered(room) / np.clip(self.characters, 1, characters)
@@ -131,7 +131,7 @@ class Ranked:
         return self.covered(self.top)
 
     def of_documents(self, name: str) -> np.ndarray:
-        """A measure of documents by its name, for each ranking: see `measures.evaluate`."""
+        """Return a measure of documents by its name, for each ranking: see `measures.evaluate`."""
         return self._by_document[name]
 
     @cached_property
@@ -141,7 +141,7 @@ class Ranked:
 
 
 def gold_of(questions: Mapping[str, Sequence[Question]]) -> Gold:
-    """What is known of questions, by question set."""
+    """Return what is known of questions, by question set."""
     keys: dict[tuple[str, str], int] = {}
     splits, levels, documents, characters, rows, judged = [], [], [], [], [], []
     for question_set, members in questions.items():
@@ -161,7 +161,7 @@ def gold_of(questions: Mapping[str, Sequence[Question]]) -> Gold:
 
 
 def groups(runs: pd.DataFrame, gold: Gold) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rows of the result, and the passages with the number of their row, by row and rank.
+    """Return the rows of the result, and the passages with the number of their row, by row and rank.
 
     Returns:
         Columns question_set, split, evidence, method, question, document and query (number among the gold); and
@@ -222,7 +222,7 @@ def _codes(runs: pd.DataFrame, gold: Gold) -> tuple[np.ndarray, np.ndarray]:
 
 
 def union(group: np.ndarray, document: np.ndarray, low: np.ndarray, high: np.ndarray, groups: int) -> np.ndarray:
-    """Characters in the union of each group's spans low … high − 1.
+    """Return characters in the union of each group's spans low … high − 1.
 
     Returns:
         int64 array of shape (groups,).
@@ -241,7 +241,7 @@ def union(group: np.ndarray, document: np.ndarray, low: np.ndarray, high: np.nda
 
 
 def fresh(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The length of each span low … high − 1, in order of `low`, that no earlier span covers."""
+    """Return the length of each span low … high − 1, in order of `low`, that no earlier span covers."""
     reached = np.concatenate([[0], np.maximum.accumulate(high)[:-1]])
     return np.maximum(high - np.maximum(low, reached), 0)
 

@@ -54,7 +54,7 @@ class RunTable:
 
 
 def ranked(method: Method, retrieval: Retrieval, k: int) -> Passages:
-    """The passages of every question that measures use.
+    """Return the passages of every question that measures use.
 
     Args:
         method: The method.
@@ -101,7 +101,7 @@ def run_table(
 
 
 def _coded(numbers: np.ndarray, values: pa.Array) -> pa.Array:
-    """Values encoded as numbers; equal values share a code."""
+    """Return values encoded as numbers; equal values share a code."""
     coded = values.dictionary_encode()
     return pa.DictionaryArray.from_arrays(coded.indices.take(pa.array(numbers, pa.int32())), coded.dictionary)
 
@@ -118,5 +118,5 @@ def write_runs(tables: Iterator[pa.Table], path: Path, advance: Callable[[int], 
 
 
 def read_runs(path: Path) -> pd.DataFrame:
-    """Runs as a table."""
+    """Return runs as a table."""
     return pq.read_table(path).to_pandas()

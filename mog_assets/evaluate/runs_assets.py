@@ -20,7 +20,7 @@ from mog_assets.search.retrieval import Retrieval
 
 
 def methods_of(settings: Settings) -> list[Method]:
-    """The methods that are compared, in order.
+    """Return the methods that are compared, in order.
 
     The controls are always included, at the two ends: tables show methods with equal means in this order.
     """
@@ -72,7 +72,7 @@ class _Ranking:
         self.fallbacks: dict[str, list[dict[str, object]]] = {}
 
     def runs(self, name: str, questions: Sequence[Question]) -> Iterator[pa.Table]:
-        """The run of each method for a question set."""
+        """Yield the run of each method for a question set."""
         work, settings = self._work, self._work.settings
         opened = Retrieval.open(work.tools, work.input, settings.question_sets[name].corpora)
         inputs = stored_candidates(work.input("candidates"), name, questions, settings) if self._ranks else None
@@ -92,7 +92,7 @@ class _Ranking:
 
 
 def orders_candidates(methods: Sequence[Method]) -> bool:
-    """Whether any of these methods orders candidates, so that their table is needed."""
+    """Return whether any of these methods orders candidates, so that their table is needed."""
     return any(method.ranking or method.kind == AUTO for method in methods)
 
 
@@ -104,7 +104,7 @@ def _versions(work: Work, methods: Sequence[Method]) -> list[str]:
 
 
 def scored_questions(work: Work) -> dict[str, list[Question]]:
-    """The test questions that can measure a ranking, by question set."""
+    """Return the test questions that can measure a ranking, by question set."""
     stored = work.input("questions")
     return {
         name: test_questions(load_questions(stored.path(f"{name}.parquet")), question_set)

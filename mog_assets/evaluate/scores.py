@@ -52,7 +52,7 @@ COLUMNS = (
 
 
 def compare(per_question: pd.DataFrame, measures: Sequence[str], baseline: str | None, seed: int) -> pd.DataFrame:
-    """Means of the cells of an experiment, with their intervals and their comparison with one of them.
+    """Return means of the cells of an experiment, with their intervals and their comparison with one of them.
 
     Args:
         per_question: Columns `question`, `document` (what the question is about), `cell` and every measure: one row
@@ -83,7 +83,7 @@ def compare(per_question: pd.DataFrame, measures: Sequence[str], baseline: str |
 
 
 def cell_values(table: pd.DataFrame, column: str, measures: Sequence[str]) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """A table with a row per question and cell, as an array; tests are paired, so every cell must have every question.
+    """Return a table of a row per question and cell as an array; tests are paired: every cell must have every question.
 
     Args:
         table: Columns `question`, `document`, `column` and every measure.
@@ -125,7 +125,7 @@ def cell_values(table: pd.DataFrame, column: str, measures: Sequence[str]) -> tu
 def _rows(
     names: Sequence[str], measures: Sequence[str], documents: np.ndarray, columns: Mapping[str, np.ndarray]
 ) -> pd.DataFrame:
-    """A row per cell and measure from arrays of shape (cells, measures)."""
+    """Return a row per cell and measure from arrays of shape (cells, measures)."""
     counts = {"n": len(documents), "documents": len(np.unique(documents))}
     table = pd.DataFrame({"name": np.repeat(list(names), len(measures)), "measure": list(measures) * len(names)})
     numbers = {key: columns[key].ravel() for key in ("value", "low", "high")}
@@ -133,7 +133,7 @@ def _rows(
 
 
 def score(per_question: pd.DataFrame, k: int, seed: int, kinds: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
-    """Mean of every measure for every method, with its interval and its comparison with the best fixed level.
+    """Return mean of every measure for every method, with its interval and its comparison with the best fixed level.
 
     Args:
         per_question: Result of `measures.evaluate` with the same `k`.
@@ -174,7 +174,7 @@ def score(per_question: pd.DataFrame, k: int, seed: int, kinds: Mapping[str, tup
 def _best_levels(
     means: np.ndarray, methods: Sequence[str], measures: Sequence[str], kinds: Mapping[str, tuple[str, str]]
 ) -> np.ndarray:
-    """The best fixed level of all retrievers, for each method and measure; −1 for none, as in `compare_cells`."""
+    """Return best fixed level of all retrievers, for each method and measure; −1 for none, as in `compare_cells`."""
     goodness = means * np.where([lower_is_better(name) for name in measures], -1.0, 1.0)
     baselines = np.full(means.shape, -1)
     of = [kinds.get(method, ("", ""))[1] for method in methods]
@@ -186,7 +186,7 @@ def _best_levels(
 
 
 def leaderboard(scores: pd.DataFrame, measures: Sequence[str], order_by: str | None = None) -> list[dict[str, Any]]:
-    """The methods of a board, best first, as text to print.
+    """Return the methods of a board, best first, as text to print.
 
     Args:
         scores: Rows of `score` of one board.
@@ -213,7 +213,7 @@ def leaderboard(scores: pd.DataFrame, measures: Sequence[str], order_by: str | N
 
 
 def gap_closed(means: pd.DataFrame, method: str) -> float | str:
-    """The share of the gap from the best fixed level to gold evidence that a method closes.
+    """Return the share of the gap from the best fixed level to gold evidence that a method closes.
 
     Args:
         means: Rows of one measure of `score` for a question set and split, by method: columns value and kind.
@@ -242,14 +242,14 @@ def on_documents(questions: int, documents: int) -> str:
 
 
 def p_text(p: float) -> str:
-    """A p-value with three decimals; empty if there is none."""
+    """Return a p-value with three decimals; empty if there is none."""
     if np.isnan(p):
         return ""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def p_said(p: float) -> str:
-    """A p-value in a sentence: `p = 0.012`, `p < 0.001`."""
+    """Return a p-value in a sentence: `p = 0.012`, `p < 0.001`."""
     text = p_text(p)
     return f"p {text[0]} {text[1:]}" if text.startswith("<") else f"p = {text}"
 

@@ -56,7 +56,7 @@ class Totals:
         return np.asarray(self.sums.sum(axis=0) / self.sizes.sum())
 
     def columns(self, chosen: np.ndarray) -> Totals:
-        """Some columns, in order."""
+        """Return some columns, in order."""
         return Totals(self.sums[:, chosen], self.sizes, self.scale[chosen])
 
     def minus(self, other: Totals) -> Totals:
@@ -106,7 +106,7 @@ def bootstrap_interval(
 
 
 def resampled_means(totals: Totals, samples: int, seed: int) -> np.ndarray:
-    """Means over questions of each column in resamples of the documents; all columns see the same resamples.
+    """Return means over questions of each column in resamples of the documents; all columns see the same resamples.
 
     A mean is a ratio of sums, because resamples differ in their number of questions.
 
@@ -132,7 +132,7 @@ def resampled_means(totals: Totals, samples: int, seed: int) -> np.ndarray:
 
 
 def ends(samples: np.ndarray, totals: Totals, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the interval from resampled figures: their percentiles, widened if there are few documents.
+    """Return ends of the interval from resampled figures: their percentiles, widened if there are few documents.
 
     The percentiles are those at which a normal distribution has the quantiles of Student's t: with E documents of equal
     size, Φ(−√(E / (E − 1)) t_{E−1}) instead of 2.5 %. Documents of unequal size count as `Totals.effective`. Unlike
@@ -173,7 +173,7 @@ def ends(samples: np.ndarray, totals: Totals, level: float = 0.95) -> tuple[np.n
 
 
 def permutation_p(differences: Totals, samples: int = SIGNS, seed: int = 0) -> np.ndarray:
-    """Two-sided p-value of each column's mean under random signs of whole documents (paired permutation test).
+    """Return two-sided p-value of each column's mean under random signs of whole documents (paired permutation test).
 
     Args:
         differences: Differences of paired values.
@@ -210,7 +210,7 @@ def permutation_p(differences: Totals, samples: int = SIGNS, seed: int = 0) -> n
 
 
 def least_p(documents: int, samples: int = SIGNS) -> float:
-    """The smallest possible p-value of `permutation_p`: 2^(1 − documents), or 1 / (1 + samples) if signs are drawn.
+    """Return smallest possible p-value of `permutation_p`: 2^(1 − documents), or 1 / (1 + samples) if signs are drawn.
 
     With 5 documents no p-value is below .0625, whatever the differences.
     """
@@ -239,7 +239,7 @@ def holm(p: np.ndarray) -> np.ndarray:
 
 
 def effect_size(differences: Totals) -> np.ndarray:
-    """Mean of paired differences divided by their standard deviation between documents, for each column.
+    """Return mean of paired differences divided by their standard deviation between documents, for each column.
 
     With one question per document it is Cohen's d_z. With several, the deviation is that of document means: the effect
     size is the t statistic divided by √(`Totals.effective`).
@@ -263,7 +263,7 @@ def effect_size(differences: Totals) -> np.ndarray:
 
 
 def detectable(differences: Totals, alpha: float | np.ndarray = 0.05, power: float = 0.8) -> np.ndarray:
-    """The smallest mean difference that a two-sided paired test with as many documents can detect.
+    """Return the smallest mean difference that a two-sided paired test with as many documents can detect.
 
     For a null result it shows what can be ruled out: (t_{1−α/2} + t_power) standard errors, with
     `Totals.effective` − 1 degrees of freedom.
@@ -307,7 +307,7 @@ def compare_cells(
     seed: int,
     alpha: float = 0.05,
 ) -> dict[str, np.ndarray]:
-    """Means over questions, and their differences from a baseline on the same questions.
+    """Return means over questions, and their differences from a baseline on the same questions.
 
     All intervals come from the same resamples, all p-values from the same random signs.
 

@@ -101,7 +101,7 @@ def build_ranking(kind: str, work: Work) -> None:
 def _better_previous(
     work: Work, trained_for: dict[str, Any], examples: Examples, names: Sequence[str], recalls: np.ndarray
 ) -> Artefact | None:
-    """The previous model if it stays, because the new one is significantly worse on questions that both know.
+    """Return the previous model if it stays, because the new one is significantly worse on questions that both know.
 
     Each is compared by how much better it is than `fused` on the documents of its time: with more documents every
     ranking finds less. A model for another encoder, other experts or other features could not be used.
@@ -198,12 +198,12 @@ def build_known_items(work: Work) -> None:
 
 
 def _trained(settings: Settings) -> list[str]:
-    """Keys of the models that `auto` may stand for."""
+    """Return keys of the models that `auto` may stand for."""
     return list(models_of(settings).values()) if settings.trains else []
 
 
 def _too_few(work: Work) -> str:
-    """Why none of the rankings that learn is trained; empty if one is."""
+    """Return why none of the rankings that learn is trained; empty if one is."""
     reasons = [work.input(key).manifest.info.get("untrained", "") for key in models_of(work.settings).values()]
     return reasons[0] if all(reasons) else ""
 
@@ -260,20 +260,20 @@ def build_method(work: Work) -> None:
 
 
 def _reading(method: str, settings: Settings) -> str:
-    """What a ranking costs that asks a reranker, or that it asks none."""
+    """Return what a ranking costs that asks a reranker, or that it asks none."""
     if not METHODS[method].ranking.reads:
         return "; it asks no reranker"
     return f"; for every question a reranker reads {' and '.join(cost.read for cost in costs(settings).values())}"
 
 
 def _same_models(work: Work, previous: Artefact) -> bool:
-    """Whether the choice was made between the models in use, which few changed candidates do not change."""
+    """Return whether the choice was made between the models in use, which few changed candidates do not change."""
     made_of, keys = previous.manifest.inputs, models_of(work.settings).values()
     return all(made_of.get(key) == work.input(key).manifest.version for key in keys)
 
 
 def _remark(examples: Examples, names: Sequence[str]) -> str:
-    """What readers of the choice must know of the questions that it was made with."""
+    """Return what readers of the choice must know of the questions that it was made with."""
     remark = ""
     if list(examples.documents) == list(names):
         remark = " (parts of a single one: this says nothing of other documents)"
@@ -293,14 +293,14 @@ NEW_MODEL_IS_USED = Check(
 
 
 def _of_models(tools: Tools) -> list[Any]:
-    """Settings that a trained ranking depends on."""
+    """Return settings that a trained ranking depends on."""
     settings = tools.settings
     model = [settings.ranking.validation, settings.seed, tools.encoder.identity, features.VERSION]
     return [*model, list(settings.corpora), versions(settings), settings.drift.training]
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipes of this stage; without training questions nothing is trained."""
+    """Return the recipes of this stage; without training questions nothing is trained."""
     candidates = Recipe(
         key="candidates",
         build=build_candidates,

@@ -112,7 +112,7 @@ def _is_generated(question_set: QuestionSetSettings) -> bool:
 
 
 def _count(work: Work, name: str, reading: QuestionReading, overlapping: int) -> None:
-    """Counts and tables of a question set."""
+    """Show counts and tables of a question set."""
     work.counts |= {
         f"{name}: questions": len(reading.questions),
         f"{name}: skipped": len(reading.problems),
@@ -137,7 +137,7 @@ def _count(work: Work, name: str, reading: QuestionReading, overlapping: int) ->
 
 
 def _summary(question_set: QuestionSetSettings, reading: QuestionReading) -> dict[str, Any]:
-    """What `mog run` says about a question set.
+    """Return what `mog run` says about a question set.
 
     Returns:
         divided: number of questions that had no split; for each use (train, test): numbers of questions and documents;
@@ -160,7 +160,7 @@ def _use(question_set: QuestionSetSettings, split: str) -> str:
 
 
 def _read_question_set(work: Work, name: str) -> QuestionReading:
-    """The questions of the configured kinds."""
+    """Return the questions of the configured kinds."""
     question_set = work.settings.question_sets[name]
 
     def known() -> Documents:
@@ -183,7 +183,7 @@ def _read_question_set(work: Work, name: str) -> QuestionReading:
 
 
 def _parts(question_set: QuestionSetSettings) -> list[str]:
-    """The splits that questions without one are divided between."""
+    """Return the splits that questions without one are divided between."""
     return [s for s, named in ((TRAIN, question_set.train), (TEST, question_set.test)) if s in named] or [TRAIN, TEST]
 
 
@@ -212,7 +212,7 @@ def _known_documents(work: Work, corpus: str) -> dict[str, KnownDocument]:
 
 
 def _texts(work: Work, corpora: Sequence[str]) -> dict[tuple[str, str], str]:
-    """Text of every document, by corpus and id."""
+    """Return text of every document, by corpus and id."""
     texts = {}
     for corpus in corpora:
         documents = work.input("documents", corpus)
@@ -250,7 +250,7 @@ EVERY_SPLIT_IS_USED = Check(
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipes of this stage."""
+    """Return the recipes of this stage."""
     if not settings.question_sets:
         return []
     assets = [key for of in settings.question_sets.values() for key in QUESTION_SOURCES[of.source].assets]

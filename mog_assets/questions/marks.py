@@ -15,7 +15,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalised(text: str) -> str:
-    """An answer in lower case without punctuation, articles and extra white space, like SQuAD's scorer."""
+    """Return an answer in lower case without punctuation, articles and extra white space, like SQuAD's scorer."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
@@ -25,7 +25,7 @@ def exact_match(answer: str, gold: Sequence[str]) -> float:
 
 
 def f1(answer: str, gold: Sequence[str]) -> float:
-    """The best F1 (harmonic mean of precision and recall) of an answer's words over the gold answers."""
+    """Return the best F1 (harmonic mean of precision and recall) of an answer's words over the gold answers."""
 
     def one(other: str) -> float:
         words, wanted = normalised(answer).split(), normalised(other).split()

@@ -52,7 +52,7 @@ class DocumentNames:
         self.documents = documents
 
     def find(self, name: str, corpus: str | None = None) -> NamedDocument:
-        """The document that a name stands for, in `corpus` if that is given."""
+        """Return the document that a name stands for, in `corpus` if that is given."""
         name = unicodedata.normalize("NFC", name)
         corpora = [corpus] if corpus is not None else list(self.documents)
         matches = [(owner, name) for owner in corpora if name in self.documents[owner]]
@@ -151,7 +151,7 @@ def located(
     texts: Texts | None = None,
     parts: Sequence[str] = (TRAIN, TEST),
 ) -> QuestionReading:
-    """Questions with evidence inside known documents of the named corpora; offsets refer to the normalised texts.
+    """Return questions with evidence in known documents of the named corpora; offsets refer to the normalised texts.
 
     A quote that is not found leaves the question with what else is known: other quotes, the document, the answer.
     Questions without a split are divided by document, see `sets.divided`.
@@ -265,7 +265,7 @@ def _judged(draft: _Draft, record: Mapping[str, Any], names: DocumentNames) -> N
 
 
 def _settled(draft: _Draft, places: Sequence[Located]) -> tuple[Question, dict[str, Any]]:
-    """A question with its quotes located, and what there is to say about them."""
+    """Return a question with its quotes located, and what there is to say about them."""
     evidence: list[Evidence] = []
     missing, ways, scores = list(draft.missing), [], []
     for span in draft.spans:

@@ -83,12 +83,12 @@ def _further(name: str) -> QuestionTable | None:
 
 
 def made_id(question: str) -> str:
-    """The id of a question that has none: `q-` and 12 hexadecimal digits, the same for the same text."""
+    """Return the id of a question that has none: `q-` and 12 hexadecimal digits, the same for the same text."""
     return f"q-{hashlib.sha256(unicodedata.normalize('NFC', question.strip()).encode()).hexdigest()[:12]}"
 
 
 def record_of(cells: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of a question.
+    """Return the record of a question.
 
     `quote`, and `start` and `end`, with `doc` and `corpus` become evidence; if there are both, the offsets count. `doc`
     without either becomes a relevant document of grade 1.
@@ -152,7 +152,7 @@ def _integer(field: str, value: Any) -> int:
 
 
 def _object(field: str, value: Any) -> dict[Any, Any]:
-    """A struct, a map (a list of pairs), or an object as JSON."""
+    """Return a struct, a map (a list of pairs), or an object as JSON."""
     value = _json(field, value)
     if isinstance(value, list) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value):
         value = dict(value)
@@ -188,7 +188,7 @@ def _evidence(cells: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _piece(entry: Any) -> dict[str, Any]:
-    """A piece of evidence: `quote`, perhaps with `prefix` and `suffix`, or `start` and `end`; `corpus` and `doc`."""
+    """Return a piece of evidence: `quote`, maybe with `prefix` and `suffix`, or `start` and `end`; `corpus`, `doc`."""
     given = {k: v for k, v in entry.items() if not _absent(v)} if isinstance(entry, dict) else {}
     # Offsets say more than the quote beside them, which may stand elsewhere too.
     if "start" in given or "end" in given:
@@ -346,7 +346,7 @@ def _join(place: str, merged: dict[str, Any], record: dict[str, Any]) -> None:
 
 
 def used_columns(path: Path, columns: Mapping[str, str] | None = None) -> Columns:
-    """The columns that `read_records` uses of a file; of JSON Lines, those that are given.
+    """Return the columns that `read_records` uses of a file; of JSON Lines, those that are given.
 
     Raises:
         MogError: as `read_records`.
@@ -364,7 +364,7 @@ def used_columns(path: Path, columns: Mapping[str, str] | None = None) -> Column
 
 
 def first_rows(path: Path, most: int) -> list[dict[str, Any]]:
-    """The first rows of a file that can be read, at most so many, by the names of its columns or keys.
+    """Return the first rows of a file that can be read, at most so many, by the names of its columns or keys.
 
     Raises:
         MogError: as `read_records`.
@@ -379,7 +379,7 @@ def first_rows(path: Path, most: int) -> list[dict[str, Any]]:
 
 
 def _checked(path: Path) -> str:
-    """The name of a file in lower case.
+    """Return the name of a file in lower case.
 
     Raises:
         MogError: no file of this kind is read.
@@ -405,7 +405,7 @@ def _checked(path: Path) -> str:
 
 
 def _cells(path: Path, given: Mapping[str, str]) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Number and values by field of every line or row, or what is wrong with it."""
+    """Yield number and values by field of every line or row, or what is wrong with it."""
     name = _checked(path)
     if name.endswith(LINES):
         yield from _lines(path, given)
@@ -436,7 +436,7 @@ def _lines(path: Path, given: Mapping[str, str]) -> Generator[tuple[int, dict[st
 
 
 def _table(path: Path) -> Generator[tuple[int, dict[str, Any] | str], None, None]:
-    """Number and values by column of every row, or what is wrong with it."""
+    """Yield number and values by column of every row, or what is wrong with it."""
     last = 0
     with unpacked(path, "table") as (stream, _):
         try:
@@ -451,7 +451,7 @@ def _table(path: Path) -> Generator[tuple[int, dict[str, Any] | str], None, None
 
 @contextmanager
 def unpacked(path: Path, kind: str) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """The content of a file, unpacked if its name ends in `.gz`, and the file, whose position says what was read.
+    """Yield the content of a file, unpacked if its name ends in `.gz`, and the file, whose position says what was read.
 
     Raises:
         MogError: it is no regular file or cannot be read, here or inside the context; `kind` says what it should be.
@@ -469,7 +469,7 @@ def unpacked(path: Path, kind: str) -> Iterator[tuple[BinaryIO, BinaryIO]]:
 
 
 def lines_of(path: Path, kind: str, limit: int, advance: Advance | None = None) -> Iterator[tuple[int, bytes, str]]:
-    """Number, bytes, and what is wrong with every line that is not blank; a line over the limit is not kept.
+    """Yield number, bytes, and what is wrong with every line that is not blank; a line over the limit is not kept.
 
     Raises:
         MogError: it cannot be read, or its byte order mark is not that of UTF-8.

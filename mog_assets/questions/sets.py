@@ -104,7 +104,7 @@ class Question:
 
 
 def asked_of(question: Question) -> str:
-    """A digest of all that is known of a question: 16 hexadecimal digits."""
+    """Return a digest of all that is known of a question: 16 hexadecimal digits."""
     return hashlib.sha256(repr(question).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -126,7 +126,7 @@ def write_questions(questions: Sequence[Question], path: Path) -> None:
 
 
 def load_questions(path: Path, splits: list[str] | None = None) -> list[Question]:
-    """Questions as `write_questions` wrote them, those of `splits` where given."""
+    """Return questions as `write_questions` wrote them, those of `splits` where given."""
     return [
         Question(
             **{key: row[key] for key in _TEXTS if key in row},
@@ -141,7 +141,7 @@ def load_questions(path: Path, splits: list[str] | None = None) -> list[Question
 
 
 def split_counts(questions: list[Question]) -> dict[str, int]:
-    """Number of questions by split."""
+    """Return number of questions by split."""
     return dict(Counter(q.split for q in questions))
 
 
@@ -152,7 +152,7 @@ SHARE = 0.5
 
 
 def divided(questions: Sequence[Question], parts: Sequence[str] = (TRAIN, TEST)) -> list[Question]:
-    """Questions without a split are divided by document, half to train on and half to measure with.
+    """Divide questions without a split by document, half to train on and half to measure with.
 
     The part of a document depends only on its name, so that no question moves when others are added; only where all
     would be in one part, as with very few documents, they are divided in order of their hashes. Questions about a
@@ -175,7 +175,7 @@ def divided(questions: Sequence[Question], parts: Sequence[str] = (TRAIN, TEST))
 
 
 def sharing_evidence(questions: Iterable[Question], others: Iterable[Question]) -> list[Question]:
-    """The questions that ask for what any of the others asks for.
+    """Return the questions that ask for what any of the others asks for.
 
     Their evidence overlaps that of the other; or, without places, all their relevant documents are relevant for the
     other, or both ask the same in the same words.
@@ -230,12 +230,12 @@ def check_splits(key: str, named: Sequence[str], there: Mapping[str, int]) -> No
 
 
 def unused_splits(train: Sequence[str], test: Sequence[str], there: Mapping[str, int]) -> dict[str, int]:
-    """Number of questions of every split in a file that is used neither for training nor for tests."""
+    """Return number of questions of every split in a file that is used neither for training nor for tests."""
     return {split: n for split, n in sorted(there.items()) if split not in (*train, *test)}
 
 
 def fraction(text: str) -> float:
-    """A number in [0, 1) that depends only on the text."""
+    """Return a number in [0, 1) that depends only on the text."""
     return int(hashlib.sha256(text.encode()).hexdigest()[:16], 16) / 16**16
 
 
@@ -244,7 +244,7 @@ REPORT = "_evidence.parquet"
 
 
 def report_rows(stored: Artefact, question_set: str) -> list[dict[str, Any]]:
-    """What was found of the questions of a set, and which of them are not used.
+    """Return what was found of the questions of a set, and which of them are not used.
 
     Returns:
         A dict per question: id, question (its text), split (both empty if it is not used), level (see
@@ -279,7 +279,7 @@ def report_rows(stored: Artefact, question_set: str) -> list[dict[str, Any]]:
 
 
 def unread(problems: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
-    """The problems of questions that could not be read, of those of a question set that the asset lists."""
+    """Return the problems of questions that could not be read, of those of a question set that the asset lists."""
     return [problem for problem in problems if _unread(problem)]
 
 

@@ -12,7 +12,7 @@ _KEY_CHARS = 16
 
 
 def loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Return whether only this machine reaches an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -20,7 +20,7 @@ def loopback(host: str) -> bool:
 
 
 def key_for(host: str, own: bool = False) -> str:
-    """The key that callers of a server at this address must send; empty if none is asked for.
+    """Return the key that callers of a server at this address must send; empty if none is asked for.
 
     Raises:
         ConfigError: other machines would be served without a key, or the key is too short or cannot be sent.
@@ -39,5 +39,5 @@ def key_for(host: str, own: bool = False) -> str:
 
 
 def names_of(host: str, key: str) -> tuple[str, ...]:
-    """Names that callers may use for a server at this address (header `Host`); empty if any, as the key protects it."""
+    """Return names that callers may use for a server at this address (header `Host`); empty if any."""
     return () if key else tuple(dict.fromkeys(("localhost", "127.0.0.1", "::1", host.lower())))

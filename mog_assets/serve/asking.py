@@ -88,14 +88,14 @@ def ask(
 
 
 def _cited(row: AnswerRow, read: Sequence[Passage], best: Likeliest | None) -> list[int]:
-    """Numbers, from 1, of the passages that an answer rests on; empty if it is not known."""
+    """Return numbers, from 1, of the passages that an answer rests on; empty if it is not known."""
     if row.span is not None:
         return [row.span["passage"] + 1] if best else []
     return replies.cited(row.raw, len(read)) if row.answer is not None else []
 
 
 def _likeliest(retrieval: Retrieval, read: Sequence[Passage], span: Mapping[str, Any] | None) -> Likeliest | None:
-    """The sentence of an answer."""
+    """Return the sentence of an answer."""
     if span is None or span["start"] < 0:
         return None
     passage, at = read[span["passage"]], 0

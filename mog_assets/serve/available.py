@@ -20,7 +20,7 @@ from mog_assets.text.languages import name_of
 
 
 def corpora(opened: Corpora, fields: Fields, sight: Sight) -> list[CorpusInfo]:
-    """The corpora of which a document may be seen, with what may be seen of them."""
+    """Return the corpora of which a document may be seen, with what may be seen of them."""
     infos, (characters, languages) = [], opened.sizes
     pieces = np.bincount(opened.layout.document_of, minlength=len(characters))
     for number, name in enumerate(opened.names):
@@ -37,7 +37,7 @@ def corpora(opened: Corpora, fields: Fields, sight: Sight) -> list[CorpusInfo]:
 
 
 def nothing(method: Method, given: dict[str, float] | None, question: str, filtered: bool) -> str:
-    """The reason why a method found no passage."""
+    """Return the reason why a method found no passage."""
     if wanted := phrases(question):
         texts = " and ".join(f"“{text}”" for text in wanted)
         return f"No document that may be searched has {texts} as it stands: leave out the quotation marks."

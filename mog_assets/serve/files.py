@@ -46,7 +46,7 @@ def _page_file(name: str) -> Any:
 
 
 def source(project: Any, corpus: str, id: str) -> FileResponse:
-    """The file that a document comes from.
+    """Return the file that a document comes from.
 
     Raises:
         Problem: there is no such file below the folder of the corpus (404).
@@ -71,7 +71,7 @@ def source(project: Any, corpus: str, id: str) -> FileResponse:
 
 
 def _inside(folder: str, name: str) -> str | None:
-    """The real path of a regular file, if it is below the folder and no link leads out of it."""
+    """Return the real path of a regular file, if it is below the folder and no link leads out of it."""
     root = os.path.realpath(folder)
     try:
         path = os.path.realpath(os.path.join(root, name))

@@ -97,7 +97,7 @@ class Generations:
             self._follower.join()
 
     def _opened(self) -> Generation:
-        """The last complete artefacts, ready for questions."""
+        """Return the last complete artefacts, ready for questions."""
         store, required, others = self._tools.store, self._required, self._others
         seen = newest(store.home)
         try:

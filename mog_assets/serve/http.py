@@ -110,7 +110,7 @@ class Serving(Connections):
         self.headers = ["authorization", "content-type"]
 
     def project_for(self, request: Request) -> Any:
-        """The project as who sent a request may see it."""
+        """Return the project as who sent a request may see it."""
         if self.project.authorizer is None:
             return self.project
         # Set by the guard; without it nothing is shown.
@@ -137,7 +137,7 @@ _WATCHED = ("/healthz", "/readyz", "/metrics")
 
 
 def app(project: Any, options: ServerOptions | None = None) -> FastAPI:
-    """The application for an open project. Its `state.serving.stopping` is to be set when the server is stopped."""
+    """Return application for an open project. Its `state.serving.stopping` is to be set when the server is stopped."""
     options = options or ServerOptions()
     serving = Serving(project, options)
 

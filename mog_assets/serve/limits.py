@@ -82,7 +82,7 @@ class ServerOptions:
         return max(_TEXT_CHARS, self.question_chars, self.budget)
 
     def check_question(self, name: str, question: str, choices: Mapping[str, str] | None = None) -> str:
-        """The question, if it is not too long with what there is to choose from."""
+        """Return the question, if it is not too long with what there is to choose from."""
         choices = choices or {}
         size = len(question) + sum(len(letter) + len(text) for letter, text in choices.items())
         if size > self.question_chars:
@@ -93,7 +93,7 @@ class ServerOptions:
         return question
 
     def conversation(self, earlier: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """The last turns of a conversation, which a question may refer to: each a question and its answer.
+        """Return the last turns of a conversation, which a question may refer to: each a question and its answer.
 
         A question that is too long for one is a text that somebody pasted, and left out; answers are cut.
         """

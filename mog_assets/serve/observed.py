@@ -39,7 +39,7 @@ class Artefacts(Collector):
         self._project = project
 
     def collect(self) -> list[Metric]:
-        """The metrics now."""
+        """Return the metrics now."""
         version = InfoMetricFamily("mog_artefacts", "Version of the artefacts that are searched")
         version.add_metric([], {"version": self._project.version})
         loaded = GaugeMetricFamily("mog_artefacts_loaded_timestamp_seconds", "When they were opened")
@@ -152,13 +152,13 @@ _OWN_ID = re.compile(rb"[\w.:-]{1,64}")
 
 
 def _request_id(scope: Scope) -> str:
-    """The caller's name of a request, or a new one."""
+    """Return the caller's name of a request, or a new one."""
     given = next((value for name, value in scope["headers"] if name == REQUEST_ID.lower().encode()), b"")
     return given.decode() if _OWN_ID.fullmatch(given) else uuid4().hex
 
 
 def _route(scope: Scope) -> str:
-    """The route's own path: what callers write is neither a label nor in the log."""
+    """Return the route's own path: what callers write is neither a label nor in the log."""
     return str(getattr(scope.get("route"), "path", "none"))
 
 

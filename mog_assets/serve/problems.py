@@ -23,7 +23,7 @@ _FOLDERS = re.compile(r"(?<![\w/.])/(?:[^\s/:'\"]+/)+")
 
 
 def shortened(text: str, most: int = _DETAIL_CHARS) -> str:
-    """A text of at most so many characters, without its middle if it is longer.
+    """Return a text of at most so many characters, without its middle if it is longer.
 
     Errors name what was sent at their beginning and what to do at their end: both stay readable, and nobody can have
     the server send back, or log, what is large.
@@ -56,12 +56,12 @@ class Problem(Exception):
         return body
 
     def response(self, path: str) -> JSONResponse:
-        """The answer to a request for a path."""
+        """Return the answer to a request for a path."""
         return JSONResponse(self.to_json(path), self.status, self.headers, PROBLEM_TYPE)
 
 
 def problem_of(error: BaseException) -> Problem:
-    """The problem that an error is to whoever sent the request; an unexpected one is logged and not told."""
+    """Return the problem that an error is to whoever sent the request; an unexpected one is logged and not told."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, errors.ConfigError):

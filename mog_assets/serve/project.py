@@ -174,7 +174,7 @@ class Project(Retriever):
         return answer
 
     def standalone(self, question: str, earlier: Sequence[tuple[str, str]]) -> str:
-        """A question of a conversation as one that stands alone, to retrieve and ask with.
+        """Return a question of a conversation as one that stands alone, to retrieve and ask with.
 
         What reads conversations makes it, see `registry.FOLLOW_UPS`; without that, it is the question as it is.
 
@@ -186,7 +186,7 @@ class Project(Retriever):
         return question if rewrite is None else rewrite(self._tools, question, earlier)
 
     def document(self, corpus: str, id: str) -> Document:
-        """A document as it is searched.
+        """Return a document as it is searched.
 
         Raises:
             NotFound: there is no such corpus or document.
@@ -211,7 +211,7 @@ class Project(Retriever):
             )
 
     def sentences(self, question: str, passage: Passage, most: int | None = None) -> list[tuple[int, int, float]]:
-        """How similar each sentence of a passage is to a question.
+        """Return how similar each sentence of a passage is to a question.
 
         Args:
             question: The question.

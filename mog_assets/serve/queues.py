@@ -75,7 +75,7 @@ class Slots:
         future.add_done_callback(self._inside.discard)
 
     async def run(self, function: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
-        """The result of a function, called in one of the threads.
+        """Return the result of a function, called in one of the threads.
 
         Raises:
             Problem: the queue is full (429), it did not begin in time (503), or did not end in time (504).
@@ -93,7 +93,7 @@ class Slots:
         return await self.wait(self.start(lambda: function(happened)), gone)
 
     async def wait(self, future: Future[T], gone: Event | None = None) -> T:
-        """The result of work that was started.
+        """Return the result of work that was started.
 
         Raises:
             Problem: it did not begin (503) or end (504) in time, or the server is stopped (503).
@@ -138,7 +138,7 @@ def _note_failure(result: asyncio.Future[Any]) -> None:
 
 
 def stopping() -> Problem:
-    """The server is stopped before a request is answered."""
+    """Return the problem of a request that the server is stopped before."""
     return Problem(503, "The server is being stopped: try again", "stopping", {"Retry-After": str(RETRY_SECONDS)})
 
 
@@ -173,7 +173,7 @@ class BatchedSearches:
         self._waiting: list[_Waiting] = []
 
     async def run(self, question: str, key: Hashable, search: Search, finish: Callable[[Any], Any]) -> Any:
-        """The result for a question.
+        """Return the result for a question.
 
         Raises:
             Problem: see `Slots.run`.
@@ -242,7 +242,7 @@ class Stream:
         self._loop = asyncio.get_running_loop()
 
     def start(self) -> AsyncIterator[bytes]:
-        """The events, each as bytes."""
+        """Return the events, each as bytes."""
         return self._sent(self._work.start(lambda: self._ask(self._note)))
 
     def _note(self, name: str, data: dict[str, Any]) -> None:
@@ -279,13 +279,13 @@ class Stream:
 
 
 def event(name: str, data: Any) -> bytes:
-    """One event; its data is one line of JSON."""
+    """Return one event; its data is one line of JSON."""
     text = json.dumps(data, ensure_ascii=False, default=_plain)
     return f"event: {name}\ndata: {text}\n\n".encode()
 
 
 def _plain(value: Any) -> Any:
-    """A value that is not JSON: one of ours, or a number of numpy's."""
+    """Return a value that is not JSON: one of ours, or a number of numpy's."""
     for name in ("to_json", "tolist"):
         if hasattr(value, name):
             return getattr(value, name)()

@@ -55,7 +55,7 @@ _NUMBERED = ("page", "slide")
 def rows(
     opened: Corpora, positions: Sequence[int], columns: Sequence[str] = ("title", "text", "metadata", "marks")
 ) -> dict[int, dict[str, Any]]:
-    """Title, text, metadata and marks of documents, or the last two alone, and what reading noted: `notes`."""
+    """Return title, text, metadata and marks of documents, or the last two alone, and what reading noted: `notes`."""
     fields = opened.stored.rows(positions, columns)
     for row in fields.values():
         metadata = json.loads(row["metadata"])
@@ -66,7 +66,7 @@ def rows(
 
 
 def source_of(id: str, notes: Any) -> str | None:
-    """Path of the file that a document is; None if it is a line or a row of one."""
+    """Return path of the file that a document is; None if it is a line or a row of one."""
     path = notes.get("path") if isinstance(notes, dict) else None
     return path if path == id else None
 
@@ -78,7 +78,7 @@ def passages(
     why: Sequence[str] | None,
     sight: Sight = EVERYTHING,
 ) -> list[list[Passage]]:
-    """The passages of every question, with what is known of their documents."""
+    """Return the passages of every question, with what is known of their documents."""
     result, documents = [], rows(retrieval.corpora, ranked.document.tolist())
     first = np.searchsorted(ranked.question, np.arange(questions + 1))
     for number, members in enumerate(texts(retrieval.corpora, ranked, questions, documents)):
@@ -99,7 +99,7 @@ def with_documents(
     sight: Sight = EVERYTHING,
     documents: Mapping[int, Mapping[str, Any]] | None = None,
 ) -> list[Passage]:
-    """Passages for callers, without scores; `documents` are the result of `rows` for theirs, if it is known."""
+    """Return passages for callers, without scores; `documents` are the result of `rows` for theirs, if it is known."""
     opened = retrieval.corpora
     if documents is None:
         documents = rows(opened, [opened.position[p.corpus, p.doc] for p in passages], ("metadata", "marks"))
@@ -126,7 +126,7 @@ def with_documents(
 
 
 def page_at(marks: Sequence[Mark], offset: int) -> int | None:
-    """The number of the page or slide at an offset; None before the first, and in a text without pages."""
+    """Return the number of the page or slide at an offset; None before the first, and in a text without pages."""
     for at in range(bisect_right(marks, offset, key=lambda mark: mark.offset) - 1, -1, -1):
         if marks[at].kind in _NUMBERED:
             return int(marks[at].text)
@@ -134,7 +134,7 @@ def page_at(marks: Sequence[Mark], offset: int) -> int | None:
 
 
 def headings_at(marks: Sequence[Mark], offset: int) -> tuple[str, ...]:
-    """The headings that an offset is under, outermost first."""
+    """Return the headings that an offset is under, outermost first."""
     path: list[str] = []
     above = 7
     for at in range(bisect_right(marks, offset, key=lambda mark: mark.offset) - 1, -1, -1):

@@ -231,5 +231,5 @@ class CorpusInfo(JsonResult):
 
 
 def page_of(base: str, corpus: str, doc: str, places: str = "") -> str:
-    """The page of a document."""
+    """Return the page of a document."""
     return f"{base}/document?{urlencode({'corpus': corpus, 'id': doc})}{places}"

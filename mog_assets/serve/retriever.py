@@ -47,7 +47,7 @@ class Retriever:
         self.observers = opened_observers(settings, keep)
 
     def as_principal(self, principal: str | Principal, groups: Sequence[str] = ()) -> Self:
-        """The project as somebody sees it: documents that they may not see are as if they were not there.
+        """Return the project as somebody sees it: documents that they may not see are as if they were not there.
 
         It shares everything with this project, which is the one to close.
 
@@ -124,7 +124,7 @@ class Retriever:
         where: Where | None = None,
         explain: bool = False,
     ) -> Retrieved:
-        """The best passages for a question.
+        """Return the best passages for a question.
 
         Args:
             question: The question.
@@ -157,7 +157,7 @@ class Retriever:
         where: Where | None = None,
         explain: bool = False,
     ) -> list[Retrieved]:
-        """The best passages for each of several questions, as `retrieve`; faster than one at a time."""
+        """Return the best passages for each of several questions, as `retrieve`; faster than one at a time."""
         check_questions(questions, k=k)
         limit = self._budget if k is None and budget is None else None if budget is None else Budget.of(budget)
         how, because = None if method == AUTO else self.searching_method(method), ""
@@ -213,14 +213,14 @@ class Retriever:
     def _searching(
         self, now: Generation, sight: Sight, corpora: Sequence[str] | None, where: Where | None, question: str = ""
     ) -> Retrieval:
-        """What finds passages of the documents that may be searched, for a question that may quote words."""
+        """Return what finds passages of the documents that may be searched, for a question that may quote words."""
         retrieval = now.retrieval.among(self._allowed(now, sight, corpora, where))
         return retrieval.having(quoted(question, retrieval.corpora)) if QUOTED.search(question) else retrieval
 
     def _allowed(
         self, now: Generation, sight: Sight, corpora: Sequence[str] | None, where: Where | None
     ) -> np.ndarray | None:
-        """The documents that passages may be of; None if all."""
+        """Return the documents that passages may be of; None if all."""
         allowed = sight.documents
         if corpora is not None:
             if isinstance(corpora, str):

@@ -34,7 +34,7 @@ _SWITCH_SECONDS = 0.0005
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens on an address."""
+    """Return a socket that listens on an address."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror as error:
@@ -53,7 +53,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(opened: socket.socket) -> str:
-    """The URL of a socket."""
+    """Return the URL of a socket."""
     host, port = opened.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -121,14 +121,14 @@ class _Server(uvicorn.Server):
 
 class _Log(logging.StreamHandler[TextIO]):
     def handleError(self, record: logging.LogRecord) -> None:
-        """A line that cannot be written (a full disk) is lost; telling so would fail, too."""
+        """Lose a line that cannot be written (a full disk): to tell so would fail, too."""
 
 
 class _Json(logging.Formatter):
     """A line of JSON for each record: time, level, message, what is known of the request, and its trace."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         row = {"time": moment, "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
         if record.exc_info:

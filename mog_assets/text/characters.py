@@ -16,7 +16,7 @@ _CHANGED = re.compile(
 
 
 def plain(text: str) -> tuple[str, Sequence[int]]:
-    """A text as it is analysed: without hidden characters, and with kana of full width.
+    """Return a text as it is analysed: without hidden characters, and with kana of full width.
 
     Returns:
         The text, and the offset in `text` of each of its characters and of the end.
@@ -50,7 +50,7 @@ _SHARES = 10
 
 
 def characters(text: str, latin: int) -> int:
-    """How many characters of a text are as much text as `latin` Latin letters: fewer where characters say more."""
+    """Return how many characters of a text say as much as `latin` Latin letters: fewer where characters say more."""
     if text.isascii():
         return latin
     dense = sum(len(run) for run in _DENSE.findall(text))

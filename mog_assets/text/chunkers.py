@@ -107,7 +107,7 @@ _SEPARATORS = tuple(re.compile(separator) for separator in ("\n\n", "\n", " "))
 
 
 def recursive(text: str, finest_chars: int) -> Spans:
-    """Pieces between blank lines packed up to `finest_chars`; longer ones are cut by lines, then words, then anywhere.
+    """Return pieces between blank lines packed up to `finest_chars`; longer ones are cut by lines, words or anywhere.
 
     A separator belongs to the piece before it. No chunk is longer than `finest_chars`.
 
@@ -287,7 +287,7 @@ def _sha256(path: str) -> str:
 
 
 def bucket_units(documents: Path, finest_chars: int) -> list[str]:
-    """The texts of the units of a bucket's documents, in order, whose vectors chunkers use."""
+    """Return the texts of the units of a bucket's documents, in order, whose vectors chunkers use."""
     chunks_of = []
     for text in pq.read_table(documents, columns=["text"])["text"].to_pylist():
         chunks_of += [text[start:end] for start, end in spans_to(units(text, unit_chars(finest_chars))).tolist()]
@@ -295,7 +295,7 @@ def bucket_units(documents: Path, finest_chars: int) -> list[str]:
 
 
 def _unit_vectors(texts: Sequence[str], finest_chars: int, path: str) -> list[np.ndarray]:
-    """The vectors of each text's units, from a file with those of all texts."""
+    """Return the vectors of each text's units, from a file with those of all texts."""
     stops = np.cumsum([len(units(text, unit_chars(finest_chars))) for text in texts])
     vectors = np.load(path, mmap_mode="r")
     if stops[-1] != len(vectors):

@@ -17,7 +17,7 @@ from mog_assets.resources.arrays import pairs
 
 
 def coarser_count(counts: np.ndarray) -> np.ndarray:
-    """Chunks per document one level up: ⌈n/2⌉."""
+    """Return chunks per document one level up: ⌈n/2⌉."""
     return (counts + 1) // 2
 
 
@@ -58,23 +58,23 @@ class Layout:
         return pairs(self.document_of, self.spans[:, 0])
 
     def level_offsets(self, level: int) -> np.ndarray:
-        """int64 array of shape (n + 1,): chunks of document i at this level are its entries i … i+1 (end exclusive)."""
+        """Return int64 of shape (n + 1,): chunks of document i at this level are entries i … i+1 (end exclusive)."""
         if level not in self._level_offsets:
             below = np.diff(self.level_offsets(level - 1))
             self._level_offsets[level] = np.concatenate([[0], np.cumsum(coarser_count(below))])
         return self._level_offsets[level]
 
     def count(self, level: int) -> int:
-        """Number of chunks at a level."""
+        """Return number of chunks at a level."""
         return int(self.level_offsets(level)[-1])
 
     def containing(self, finest: np.ndarray, level: int) -> np.ndarray:
-        """The chunk at `level` that contains each of these level-1 chunks."""
+        """Return the chunk at `level` that contains each of these level-1 chunks."""
         document = self.document_of[finest]
         return self.level_offsets(level)[document] + (finest - self.offsets[document]) // (1 << (level - 1))
 
     def covered(self, chunks: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
-        """First and last-plus-one level-1 chunk that each of these chunks of `level` covers."""
+        """Return first and last-plus-one level-1 chunk that each of these chunks of `level` covers."""
         offsets = self.level_offsets(level)
         document = np.searchsorted(offsets, chunks, side="right") - 1
         width = 1 << (level - 1)
@@ -88,5 +88,5 @@ class Layout:
 
 
 def chunk_text(title: str, text: str) -> str:
-    """The encoded text of a chunk: its document's title, then its text."""
+    """Return the encoded text of a chunk: its document's title, then its text."""
     return f"{title}\n{text}" if title else text

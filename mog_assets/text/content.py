@@ -12,7 +12,7 @@ _AROUND = "?!.,;:…\"'“”„‘’«»()[]¿¡？。，！、；：「」"
 
 
 def content_words(text: str, language: str = DEFAULT) -> list[str]:
-    """The words of a text, as they are written, that are neither stop words of a language nor ask."""
+    """Return the words of a text, as they are written, that are neither stop words of a language nor ask."""
     name = _ASKING.get(language, LANGUAGES[language].stop if language in LANGUAGES else "")
     stop = stop_words(name) if name else frozenset[str]()
     return [word for part in text.split() if (word := part.strip(_AROUND)) and folded(word) not in stop]

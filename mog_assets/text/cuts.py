@@ -76,7 +76,7 @@ def units(text: str, longest: int) -> np.ndarray:
 
 
 def cut(text: str, start: int, limit: int) -> int:
-    """The offset after the last white space between `start` and `limit`, else `limit`."""
+    """Return the offset after the last white space between `start` and `limit`, else `limit`."""
     within = text[start + 1 : limit]
     if not within or within[-1].isspace():
         return limit
@@ -88,7 +88,7 @@ Spans = np.ndarray  # int64, shape (n, 2): start and end offset of each level-1 
 
 
 def unit_chars(finest_chars: int) -> int:
-    """Characters of the longest unit that has a vector, and of the longest chunk made of such units."""
+    """Return characters of the longest unit that has a vector, and of the longest chunk made of such units."""
     return 2 * finest_chars
 
 
@@ -111,7 +111,7 @@ _LEADING_LINES = 3
 
 
 def led(text: str, spans: Spans) -> Spans:
-    """The spans of a text of which none but the last ends on a heading or a defined term: these go to the next.
+    """Return the spans of a text of which none but the last ends on a heading or a defined term: these go to the next.
 
     A heading is a short line that ends without punctuation, and is a paragraph of its own or stands above prose.
     """
@@ -136,14 +136,14 @@ def led(text: str, spans: Spans) -> Spans:
 
 
 def alone(text: str, start: int, end: int) -> bool:
-    """Whether a line of a text has blank lines, or nothing, above and below it."""
+    """Return whether a line of a text has blank lines, or nothing, above and below it."""
     above, below = text[max(start - _NEAR, 0) : start], text[end : end + _NEAR]
     blank = above[len(above.rstrip()) :], below[: len(below) - len(below.lstrip())]
     return (blank[0].count("\n") > 1 or blank[0] == above) and (blank[1].count("\n") > 1 or blank[1] == below)
 
 
 def leads(text: str, start: int, end: int) -> bool:
-    """Whether a line of a text is a heading or a term with prose below it.
+    """Return whether a line of a text is a heading or a term with prose below it.
 
     A list of short lines has none, and a line of a paragraph that is broken into lines goes on from the one above.
     """
@@ -164,7 +164,7 @@ WINDOW = 24
 
 
 def opening(text: str, ends: np.ndarray) -> np.ndarray:
-    """Which units of a text open a paragraph: the first, and those after a blank line; bool of shape (units,)."""
+    """Return which units open a paragraph: the first, and those after a blank line; bool of shape (units,)."""
     opens = np.ones(len(ends), bool)
     start = 0
     for i, end in enumerate(ends[:-1].tolist()):
@@ -175,7 +175,7 @@ def opening(text: str, ends: np.ndarray) -> np.ndarray:
 
 
 def candidates(ends: np.ndarray, longest: int) -> tuple[np.ndarray, np.ndarray]:
-    """The possible chunks of a text.
+    """Return the possible chunks of a text.
 
     Returns:
         Characters of the chunk from the start of each unit to the end of each following one, int64 of shape (n,
@@ -188,7 +188,7 @@ def candidates(ends: np.ndarray, longest: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def least(cost: np.ndarray, penalty: float = 0) -> list[int]:
-    """The cut of a text with the lowest total cost of its chunks.
+    """Return the cut of a text with the lowest total cost of its chunks.
 
     Returns:
         Increasing numbers, the last one n: chunks end with these many units.

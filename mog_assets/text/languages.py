@@ -93,17 +93,17 @@ _ALIASES = {"nb": "no", "nn": "no", "yue": "zh", "wuu": "zh", "zxx": ""}
 
 
 def name_of(code: str) -> str:
-    """The name of a language, or its code if it has no analysis of its own; `undecided` for an empty one."""
+    """Return the name of a language, or its code if it has no analysis of its own; `undecided` for an empty one."""
     return LANGUAGES[code].name if code in LANGUAGES else code or "undecided"
 
 
 def detected(text: str, codes: tuple[str, ...] = ()) -> str:
-    """The code of the language of a text, of `codes` if given; empty if not certain, and for what has no letters."""
+    """Return code of the language of a text, of `codes` if given; empty if not certain, and for what has no letters."""
     return _likeliest(_detector_of(codes) if codes else _detector(), text[:_READ], _SURE)
 
 
 def of_texts(texts: Iterable[str]) -> str:
-    """The language that some texts are analysed in together: that of their first characters, or `DEFAULT`."""
+    """Return the language that some texts are analysed in together: that of their first characters, or `DEFAULT`."""
     start = ""
     for text in texts:
         start += f"{text[:_READ]}\n"
@@ -113,7 +113,7 @@ def of_texts(texts: Iterable[str]) -> str:
 
 
 def of_question(question: str, documents: Mapping[str, int]) -> str:
-    """The language that a question is analysed in: one of those of the documents."""
+    """Return the language that a question is analysed in: one of those of the documents."""
     analysable = {code: count for code, count in documents.items() if code in LANGUAGES and count}
     if len(analysable) < 2:
         return next(iter(analysable), DEFAULT)
@@ -122,7 +122,7 @@ def of_question(question: str, documents: Mapping[str, int]) -> str:
 
 
 def _likeliest(detector: Any, text: str, least: float) -> str:
-    """The language of a text, forms of it together; empty if it is less probable than `least`."""
+    """Return the language of a text, forms of it together; empty if it is less probable than `least`."""
     probable: dict[str, float] = {}
     for code, probability in detector.rank(text):
         name = _ALIASES.get(code, code)
@@ -140,7 +140,7 @@ def _detector() -> Any:
 
 @cache
 def _detector_of(codes: tuple[str, ...]) -> Any:
-    """A detector that knows some languages only."""
+    """Return a detector that knows some languages only."""
     from py3langid import langid
 
     detector = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
@@ -159,7 +159,7 @@ def stop_words(name: str) -> frozenset[str]:
 
 @lru_cache(maxsize=1 << 18)
 def parts(word: str, code: str) -> tuple[str, ...]:
-    """The two words that a compound is made of, or none.
+    """Return the two words that a compound is made of, or none.
 
     Of several places where it can be cut, that is taken whose shorter part is longest, with the shortest link between
     them: "Verteidigungsleistung" is "verteidigung" and "leistung".

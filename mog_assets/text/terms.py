@@ -57,13 +57,13 @@ def _words() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def _class(points: Iterable[int]) -> str:
-    """Characters as ranges of a character class, ascending."""
+    """Return characters as ranges of a character class, ascending."""
     runs = [[point for _, point in run] for _, run in groupby(enumerate(points), lambda item: item[1] - item[0])]
     return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs)
 
 
 def _occurrences(text: str) -> list[tuple[int, str]]:
-    """Where words, n-grams and what is typed exactly start in a text, and what they are, in order."""
+    """Return where words, n-grams and what is typed exactly start in a text, and what they are, in order."""
     given, origin = text, None
     if not text.isascii():
         text, origin = plain(text)
@@ -93,19 +93,19 @@ def _stemmer(name: str) -> Callable[[Sequence[str]], list[str]]:
 
 
 def folded(word: str) -> str:
-    """A word without case, final sigmas and forms of letters that are the same letter."""
+    """Return a word without case, final sigmas and forms of letters that are the same letter."""
     if word.isascii():
         return word.lower()
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", word).casefold()).replace("i\u0307", "i")
 
 
 def stem(word: str) -> str:
-    """The stem of an English word in lower case, as in term counts."""
+    """Return the stem of an English word in lower case, as in term counts."""
     return _stemmer("english")([word.replace("ς", "σ")])[0]
 
 
 def _of_word(word: str, code: str) -> list[str]:
-    """The terms of a word or n-gram as it is written: the whole first."""
+    """Return the terms of a word or n-gram as it is written: the whole first."""
     language, lower = LANGUAGES.get(code, _NONE), folded(word)
     if EXACT.fullmatch(word):
         return [lower]
@@ -128,7 +128,7 @@ def _of_word(word: str, code: str) -> list[str]:
 
 
 def located(texts: Sequence[str], language: str = DEFAULT) -> tuple[list[list[int]], list[list[int]], list[str]]:
-    """The terms of texts in a language, and where the words start that they are of.
+    """Return the terms of texts in a language, and where the words start that they are of.
 
     Returns:
         Of each text the offsets of terms, ascending; as many ids of terms; and the terms by id.
@@ -156,17 +156,17 @@ def tokenise(texts: Sequence[str], language: str = DEFAULT) -> tuple[list[list[i
 
 
 def terms_of(texts: Sequence[str], language: str = DEFAULT) -> list[list[str]]:
-    """Terms of each text in a language, in order, repetitions included."""
+    """Return terms of each text in a language, in order, repetitions included."""
     rows, terms = tokenise(texts, language)
     return [[terms[i] for i in row] for row in rows]
 
 
 def words_in(text: str) -> list[str]:
-    """The words of a text, case folded, that a misspelt word may be taken for."""
+    """Return the words of a text, case folded, that a misspelt word may be taken for."""
     words = map(folded, LETTERS.findall(text))
     return [word for word in words if len(word) >= SHORTEST - 1 and word.isalpha() and is_word(word)]
 
 
 def is_word(term: str) -> bool:
-    """Whether a term is a word, and no n-gram of a script without blanks."""
+    """Return whether a term is a word, and no n-gram of a script without blanks."""
     return WITHOUT_BLANKS.search(term) is None

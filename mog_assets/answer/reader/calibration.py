@@ -27,7 +27,7 @@ FEATURES = ("score", "lead", "sentence", "passage")
 
 
 def features(question: str, passages: Sequence[tuple[str, str]], spans: Sequence[ReaderSpan]) -> np.ndarray:
-    """What tells right spans of all windows from wrong ones: float64 of shape (spans, features)."""
+    """Return what tells right spans of all windows from wrong ones: float64 of shape (spans, features)."""
     texts = [question]
     for span in spans:
         title, text = passages[span.passage]
@@ -44,13 +44,13 @@ def features(question: str, passages: Sequence[tuple[str, str]], spans: Sequence
 
 
 def sentence(text: str, place: int) -> str:
-    """The sentence of a text that has a character."""
+    """Return the sentence of a text that has a character."""
     start, end = sentence_at(text, place)
     return text[start:end]
 
 
 def sentence_at(text: str, place: int) -> tuple[int, int]:
-    """First character of the sentence of a text that has a character, and one after its last, without white space."""
+    """Return start and end of the sentence of a text that has a character, without white space."""
     ends = sentence_ends(text)
     row = int(np.searchsorted(ends, place, side="right"))
     start, end = int(ends[row - 1]) if row else 0, int(ends[row])
@@ -59,7 +59,7 @@ def sentence_at(text: str, place: int) -> tuple[int, int]:
 
 
 def _share(terms: set[str], others: set[str]) -> float:
-    """Share of terms that others have; 0 without terms."""
+    """Return share of terms that others have; 0 without terms."""
     return len(terms & others) / len(terms) if terms else 0.0
 
 
@@ -78,7 +78,7 @@ class Calibration:
     certain: float
 
     def probabilities(self, values: np.ndarray) -> np.ndarray:
-        """Probabilities that spans are right, shape (n,), from their features, shape (n, features)."""
+        """Return probabilities that spans are right, shape (n,), from their features, shape (n, features)."""
         weights = np.array([self.weights.get(name, 0.0) for name in FEATURES])
         calibrated: np.ndarray = 1 / (1 + np.exp(-np.clip(values @ weights + self.intercept, -50, 50)))
         return calibrated

@@ -30,12 +30,12 @@ _REMEDY = "reinstall mog-assets"
 
 
 def source() -> Path:
-    """The folder of the encoder whose weights the reader adapts."""
+    """Return the folder of the encoder whose weights the reader adapts."""
     return embedded_folder(_SETTING)
 
 
 def encoded(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> bytes:
-    """The bytes of a file."""
+    """Return the bytes of a file."""
     return tensors.encode(arrays, {"reader": VERSION, **facts})
 
 
@@ -89,7 +89,7 @@ class TrainedReader:
         return SpanReader(source(), self._checked[0])
 
     def best(self, question: str, passages: Sequence[tuple[str, str]]) -> list[ReaderSpan]:
-        """The best span of every window of the passages, best first, with its probability; see `SpanReader.best`."""
+        """Return best span of every window of the passages, best first, with its probability; see `SpanReader.best`."""
         with self._alone:
             missing = [pair for pair in dict.fromkeys(passages) if (question, *pair) not in self._spans_of]
             if len(self._spans_of) + len(missing) > self.REMEMBERED:
@@ -111,12 +111,12 @@ class TrainedReader:
 
 @lru_cache(2)
 def opened(data: bytes, where: str, remedy: str = _REMEDY) -> TrainedReader:
-    """A reader; the same one for the same bytes, with what it remembers."""
+    """Return a reader; the same one for the same bytes, with what it remembers."""
     return TrainedReader(data, where, remedy)
 
 
 def shipped() -> TrainedReader:
-    """The reader that comes with the package."""
+    """Return the reader that comes with the package."""
     return opened(SHIPPED.read_bytes(), str(SHIPPED))
 
 

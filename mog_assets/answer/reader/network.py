@@ -36,12 +36,12 @@ _ADAPTED = (
 
 
 def load(folder: Path, device: str = "cpu") -> Bert:
-    """The encoder, in float32, and on the CPU where it answers: that does not depend on the machine's best type."""
+    """Return encoder, in float32, and on the CPU where it answers: that does not depend on the machine's best type."""
     return Bert(folder, torch.float32, device)
 
 
 def _adapted(config: Any) -> dict[str, tuple[int, int]]:
-    """Names and shapes (out, into) of the linear maps that have an adapter."""
+    """Return names and shapes (out, into) of the linear maps that have an adapter."""
     size, wide = config.hidden_size, config.intermediate_size
     others = {"intermediate.dense": (wide, size), "output.dense": (size, wide)}
     return {
@@ -52,7 +52,7 @@ def _adapted(config: Any) -> dict[str, tuple[int, int]]:
 
 
 def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of what is trained, for the encoder in a folder."""
+    """Return names and shapes of what is trained, for the encoder in a folder."""
     config = SimpleNamespace(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
     return shapes_of(config)
 
@@ -67,7 +67,7 @@ def shapes_of(config: Any) -> dict[str, tuple[int, ...]]:
 
 
 def merged(bert: Bert, trained: Mapping[str, Tensor]) -> Bert:
-    """The encoder with the adapters added to its weights: as fast as without."""
+    """Return the encoder with the adapters added to its weights: as fast as without."""
     weights = dict(bert.weights)
     for name in _adapted(bert.config):
         weights[f"{name}.weight"] = weights[f"{name}.weight"] + trained[f"{name}.up"] @ trained[f"{name}.down"]
@@ -92,5 +92,5 @@ def logits(bert: Bert, trained: Mapping[str, Tensor], ids: Tensor, kinds: Tensor
 
 
 def tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
-    """Arrays as float32 tensors."""
+    """Return arrays as float32 tensors."""
     return {name: torch.from_numpy(np.asarray(array, np.float32)) for name, array in arrays.items()}

@@ -52,7 +52,7 @@ class SpanReader:
         self._bert = network.merged(network.load(folder), self._trained)
 
     def best(self, question: str, passages: Sequence[tuple[str, str]]) -> list[ReaderSpan]:
-        """The best span of every window, best first."""
+        """Return the best span of every window, best first."""
         question_tokens, *parts_tokens = self.words([question, *(part for passage in passages for part in passage)])
         windows: list[tuple[int, Window]] = []
         for number, (_, text) in enumerate(passages):
@@ -92,7 +92,7 @@ class SpanReader:
 
 
 def pointed(window: Window, logits: np.ndarray) -> tuple[int, int, float]:
-    """First and last token of the best span of a window, and its score less that of "no answer"."""
+    """Return first and last token of the best span of a window, and its score less that of "no answer"."""
     places = np.flatnonzero(window.spans[:, 0] >= 0)
     first, last = logits[places, 0], logits[places, 1]
     sums = first[:, None] + last[None, :]

@@ -31,7 +31,7 @@ class TextTokens:
     spans: np.ndarray
 
     def part(self, start: int, end: int) -> TextTokens:
-        """Some of them."""
+        """Return some of them."""
         return TextTokens(self.ids[start:end], self.spans[start:end])
 
 
@@ -85,7 +85,7 @@ class ReaderTokenizer:
         ]
 
     def window(self, question: TextTokens, title: TextTokens, text: TextTokens) -> Window:
-        """A window; the question and the title are cut to their limits, the text must fit."""
+        """Return a window; the question and the title are cut to their limits, the text must fit."""
         question, title = question.part(0, QUESTION), title.part(0, TITLE)
         before = np.concatenate([[self.first], question.ids, [self.end]])
         ids = np.concatenate([before, title.ids, np.full(int(len(title.ids) > 0), self._colon), text.ids, [self.end]])
@@ -100,18 +100,18 @@ class ReaderTokenizer:
 
 
 def room(question: TextTokens, title: TextTokens, limit: int = WINDOW) -> int:
-    """Tokens of text that fit into a window, at least `_ROOM`: the window is longer if it must be."""
+    """Return tokens of text that fit into a window, at least `_ROOM`: the window is longer if it must be."""
     return max(limit - min(len(question.ids), QUESTION) - min(len(title.ids), TITLE) - 4, _ROOM)
 
 
 def sentences(text: str, tokens: TextTokens) -> np.ndarray:
-    """The first token of every sentence, and the number of tokens."""
+    """Return the first token of every sentence, and the number of tokens."""
     starts = np.concatenate([[0], units(text, _LONGEST)[:-1]])
     return np.append(np.unique(np.searchsorted(tokens.spans[:, 0], starts)), len(tokens.ids))
 
 
 def parts(bounds: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
-    """Runs of sentences that fit; each but the first begins with the last one of the run before, if that is short."""
+    """Yield runs of sentences that fit; each but the first begins with the last of the run before, if that is short."""
     start, count = 0, int(bounds[-1])
     while start < count:
         stop = int(bounds[np.searchsorted(bounds, start + most, side="right") - 1])

@@ -18,7 +18,7 @@ ENCRYPTED = "encrypted: expected a file that opens without a password"
 
 
 def unpack(content: bytes, kind: str, limit: int) -> dict[str, bytes]:
-    """The files of an archive by name; those without text are empty.
+    """Return the files of an archive by name; those without text are empty.
 
     Nothing is written to disk, so names are never paths.
 
@@ -52,7 +52,7 @@ def unpack(content: bytes, kind: str, limit: int) -> dict[str, bytes]:
 
 
 def unpack_text(content: bytes, limit: int) -> bytes:
-    """The content of a gzip file.
+    """Return the content of a gzip file.
 
     Raises:
         ValueError: it is damaged or the limit is exceeded; the message is the reason.

@@ -35,7 +35,7 @@ class Glyph(NamedTuple):
 
 
 def in_order(glyphs: list[Glyph], height: float, gap: float) -> tuple[list[str], bool]:
-    """The cells of a line.
+    """Return the cells of a line.
 
     Args:
         glyphs: In the order of PDFium, without blanks that it added.
@@ -112,7 +112,7 @@ def _ligatures() -> frozenset[str]:
 
 
 def _letters(text: str) -> str:
-    """The letters of a ligature as they are read: PDFium turns them round, but not those of presentation forms."""
+    """Return letters of a ligature as they are read: PDFium turns them round, but not those of presentation forms."""
     text = unicodedata.normalize("NFKC", text) if re.search(r"[\ufb1d-\ufdfb\ufe80-\ufefc]", text) else text
     turned = text[::-1]
     if len(text) < 2 or not LEFTWARD.search(text) or (text in _ligatures() and turned not in _ligatures()):

@@ -167,7 +167,7 @@ class _Hidden:
         return True
 
     def _is_control(self, button: Any, classes: str) -> bool:
-        """Whether a button does something else than to open what it is the title of."""
+        """Return whether a button does something else than to open what it is the title of."""
         inside = button.find_parent([*_HEADINGS, "summary", "dt", *_BARS])
         if inside is not None:
             return inside.name in _BARS
@@ -176,12 +176,12 @@ class _Hidden:
         return button.has_attr("aria-haspopup") or not (opens or asks)
 
     def notes(self) -> dict[str, Any]:
-        """The number of hidden elements with text."""
+        """Return the number of hidden elements with text."""
         return {"hidden text not read": self._count} if self._count else {}
 
 
 def _walk(body: Any, hidden: Callable[[Any], Any]) -> Iterator[tuple[Any, bool]]:
-    """The strings of a page in order, and its elements: once where they start (True), once where they end (False)."""
+    """Yield strings of a page in order, and its elements: once where they start (True), once where they end (False)."""
     from bs4 import CData, NavigableString
 
     # Not recursive: pages may be nested without end.
@@ -208,7 +208,7 @@ def _walk(body: Any, hidden: Callable[[Any], Any]) -> Iterator[tuple[Any, bool]]
 
 
 def _alternative(image: Any) -> str:
-    """The text for an image, if it is not beside it, and the image is none that stands for a link or for the site."""
+    """Return text for an image, if it is not beside it, and the image stands for no link and not for the site."""
     text = str(image.get("alt") or "")
     around = image.find_parent(["a", "figure"]) if text else None
     if around is None:
@@ -248,7 +248,7 @@ class _Flow:
         self._plain = 0
 
     def text(self) -> str:
-        """The text so far."""
+        """Return the text so far."""
         return "".join(self._parts).rstrip("\n ")
 
     def start(self, element: Any) -> None:

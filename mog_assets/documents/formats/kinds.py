@@ -93,18 +93,18 @@ BARE |= {*("license", "copying", "notice", "todo")}
 
 
 def suffixes() -> list[str]:
-    """Those of all formats: text, packed text, the others."""
+    """Return those of all formats: text, packed text, the others."""
     texts = [suffix for suffix, form in FORMATS.items() if form.text]
     return [*texts, *(suffix + GZIP for suffix in texts), *(suffix for suffix in FORMATS if suffix not in texts)]
 
 
 def versions() -> list[str]:
-    """What reading depends on: every format with its version, whichever package registered it first."""
+    """Return what reading depends on: every format with its version, whichever package registered it first."""
     return sorted(f"{suffix} {form.version}" for suffix, form in FORMATS.items())
 
 
 def format_of(name: str) -> Format:
-    """The format of a file; without a suffix it is plain text."""
+    """Return the format of a file; without a suffix it is plain text."""
     return FORMATS.get(PurePosixPath(name.lower().removesuffix(GZIP)).suffix) or FORMATS[".txt"]
 
 

@@ -50,12 +50,12 @@ class Parsed(NamedTuple):
 
 
 def heading(offset: int, depth: int, text: str) -> Mark:
-    """A heading, its white space joined and its text cut to at most 200 characters."""
+    """Return a heading, its white space joined and its text cut to at most 200 characters."""
     return Mark(offset, "heading", min(max(depth, 1), 6), " ".join(text.split())[:_LONGEST_HEADING])
 
 
 def clean(text: str) -> str:
-    """A text without control characters (except tab and line ends) and lone surrogates."""
+    """Return a text without control characters (except tab and line ends) and lone surrogates."""
     return _CONTROL.sub("", text)
 
 
@@ -100,7 +100,7 @@ class MarkedText:
         self._waiting.clear()
 
     def parsed(self, title: str, fallback: str, notes: dict[str, Any] | None = None) -> Parsed:
-        """The whole; without a title, the first line if it has at most 120 characters, else the fallback."""
+        """Return the whole; without a title, the first line if it has at most 120 characters, else the fallback."""
         self._mark()
         text = "".join(self._parts)
         title = " ".join(clean(title).split()) or first_line(text) or fallback
@@ -108,12 +108,12 @@ class MarkedText:
 
 
 def first_line(text: str) -> str:
-    """The first line that is not blank, if it has at most 120 characters; else an empty string."""
+    """Return the first line that is not blank, if it has at most 120 characters; else an empty string."""
     line = text.lstrip()[:121].split("\n", 1)[0]
     return line.strip() if len(line) <= 120 else ""
 
 
 def noted(metadata: Any) -> dict[str, Any]:
-    """What reading noted of a document: `path` and `modified` of its file, its encoding."""
+    """Return what reading noted of a document: `path` and `modified` of its file, its encoding."""
     notes = metadata.get("mog") if isinstance(metadata, dict) else None
     return notes if isinstance(notes, dict) else {}

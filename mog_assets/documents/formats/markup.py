@@ -54,13 +54,13 @@ def read_plain(name: str, text: str) -> Parsed:
 
 
 def title_of(name: str, text: str) -> str:
-    """The first heading of a text, a first line of at most 120 characters, or the name of its file."""
+    """Return the first heading of a text, a first line of at most 120 characters, or the name of its file."""
     heading = re.match(r"\s*(?:[#=]|#\+title:)\s+(.+)", text, re.IGNORECASE) or _LATEX_TITLE.search(text[:5_000])
     return ((heading[1] if heading else first_line(text)) or PurePosixPath(name).stem).strip()
 
 
 def front_matter(text: str) -> tuple[dict[str, Any], int]:
-    """The YAML front matter of a Markdown text, and its number of characters; `({}, 0)` if there is none.
+    """Return the YAML front matter of a Markdown text, and its number of characters; `({}, 0)` if there is none.
 
     It is a mapping of values that JSON has, and dates, which become ISO strings. Anything else is part of the text.
     """
@@ -84,7 +84,7 @@ def front_matter(text: str) -> tuple[dict[str, Any], int]:
 
 
 def _plain(value: Any) -> bool:
-    """Whether all keys are strings."""
+    """Return whether all keys are strings."""
     if isinstance(value, dict):
         return all(isinstance(key, str) and _plain(inner) for key, inner in value.items())
     return not isinstance(value, list) or all(map(_plain, value))
@@ -97,7 +97,7 @@ def _iso(value: Any) -> str:
 
 
 def markdown_headings(text: str) -> Iterator[Mark]:
-    """The headings of a Markdown text: `# …`, and single lines underlined with `=` or `-`; none inside code fences."""
+    """Yield headings of a Markdown text: `# …`, and single lines underlined with `=` or `-`; none in code fences."""
     fence, lines, end = "", 0, 0
     above, above_start = "", 0
     for line in text.split("\n"):
@@ -126,6 +126,6 @@ def markdown_headings(text: str) -> Iterator[Mark]:
 
 
 def _without_closing(words: str) -> str:
-    """A heading without the `#` that close it."""
+    """Return a heading without the `#` that close it."""
     bare = words.rstrip("#")
     return bare.rstrip() if not bare or bare[-1].isspace() else words

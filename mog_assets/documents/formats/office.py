@@ -45,7 +45,7 @@ class Package:
         self.main: Any = main
 
     def content(self, name: str) -> bytes:
-        """A part with the names that Transitional files have.
+        """Return a part with the names that Transitional files have.
 
         Raises:
             ValueError: it declares a document type, which no part may: entities may expand without end.
@@ -57,11 +57,11 @@ class Package:
         return _STRICT.sub(rb"http://schemas.openxmlformats.org/\1/2006/", content)
 
     def tree(self, name: str) -> Any:
-        """The outermost element of a part."""
+        """Return the outermost element of a part."""
         return etree.fromstring(self.content(name), etree.XMLParser(resolve_entities=False, no_network=True))
 
     def related(self, name: str, kind: str) -> dict[str, str]:
-        """Names of the parts in the file that a part has for a purpose, such as `styles`, by id."""
+        """Return names of the parts in the file that a part has for a purpose, such as `styles`, by id."""
         folder, file = posixpath.split(name)
         relations = posixpath.join(folder, "_rels", f"{file}.rels")
         if not self.parts.get(relations):
@@ -74,7 +74,7 @@ class Package:
         return {key: target.lower() for key, target in targets.items() if target.lower() in self.parts}
 
     def trees(self, kind: str) -> Iterator[Any]:
-        """Those that the main part has for a purpose, as trees."""
+        """Yield those that the main part has for a purpose, as trees."""
         yield from (self.tree(name) for name in self.related(self.name, kind).values() if self.parts[name])
 
     @property
@@ -101,13 +101,13 @@ _DELIMITERS = {"begChr": "(", "sepChr": "|", "endChr": ")"}
 
 
 def rows(table: Any, row: str, cell: str) -> Iterator[list[str]]:
-    """The cells of each row of a table, with the names that its elements have; not those of tables in cells."""
+    """Yield the cells of each row of a table, with the names that its elements have; not those of tables in cells."""
     for line in outermost(table, row):
         yield [" ".join(text_of(part).split()) for part in outermost(line, cell)]
 
 
 def outermost(element: Any, *tags: str) -> Iterator[Any]:
-    """The elements below another that have one of some names and are not inside each other."""
+    """Yield the elements below another that have one of some names and are not inside each other."""
     for child in element:
         if child.tag in tags:
             yield child
@@ -116,7 +116,7 @@ def outermost(element: Any, *tags: str) -> Iterator[Any]:
 
 
 def text_of(element: Any) -> str:
-    """The text below an element; paragraphs inside it end in a line break, and text boxes follow it."""
+    """Return the text below an element; paragraphs inside it end in a line break, and text boxes follow it."""
     pieces, boxes = list[str](), list[str]()
     waiting = [element]
     while waiting:
@@ -139,7 +139,7 @@ def text_of(element: Any) -> str:
 
 
 def _formula(element: Any) -> str:
-    """A formula on one line: `x^2`, `(a+b)/c`, `√(x)`, `∑_(i=1)^n x_i`."""
+    """Return a formula on one line: `x^2`, `(a+b)/c`, `√(x)`, `∑_(i=1)^n x_i`."""
     name = element.tag[len(MATH) :] if isinstance(element.tag, str) else ""
     if name == "t" or element.tag == f"{WORD}t":
         return element.text or ""
@@ -197,6 +197,6 @@ def read_pptx(parts: dict[str, bytes], fallback: str, limit: int) -> Parsed:
 
 
 def _placeholder(shape: Any) -> str:
-    """What a shape is in the layout of its slide, such as `title`; empty if it is none of it."""
+    """Return what a shape is in the layout of its slide, such as `title`; empty if it is none of it."""
     placeholder = shape.find(f"{SLIDE}nvSpPr/{SLIDE}nvPr/{SLIDE}ph")
     return "" if placeholder is None else placeholder.get("type", "")

@@ -27,7 +27,7 @@ _OTHERS = (raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP, raw.FPDF_ANNOT_WIDGET)
 
 
 def with_annotations(pdf: pdfium.PdfDocument, page: pdfium.PdfPage, lines: list[Line]) -> list[Line]:
-    """The lines of a page, with values of fields at what stands on their left or above, and the annotations last."""
+    """Return lines of a page, with values of fields at what stands on their left or above, and the annotations last."""
     lines, last = list(lines), []
     for number in range(raw.FPDFPage_GetAnnotCount(page)):
         annotation = raw.FPDFPage_GetAnnot(page, number)
@@ -54,7 +54,7 @@ def _put(lines: list[Line], text: str, place: raw.FS_RECTF) -> None:
 
 
 def _field(form: pdfium.PdfFormEnv, annotation: Any) -> str:
-    """The value of a field with its label, if that is known; empty of one without value, and of a button not chosen."""
+    """Return the value of a field with its label, if known; empty without value, and of a button not chosen."""
     kind = raw.FPDFAnnot_GetFormFieldType(form, annotation)
     if kind not in _FIELDS or (kind in _CHOSEN and not raw.FPDFAnnot_IsChecked(form, annotation)):
         return ""
@@ -66,7 +66,7 @@ def _field(form: pdfium.PdfFormEnv, annotation: Any) -> str:
 
 
 def _text(call: Callable[..., int], *given: Any) -> str:
-    """What a function of PDFium writes as UTF-16."""
+    """Return what a function of PDFium writes as UTF-16."""
     size = call(*given, None, 0)
     buffer = ctypes.create_string_buffer(max(size, 2))
     call(*given, ctypes.cast(buffer, ctypes.POINTER(ctypes.c_ushort)), size)
@@ -167,14 +167,14 @@ def _is_prose(text: str) -> bool:
 
 
 def _is_wait(pages: list[list[Line]]) -> bool:
-    """Whether a document only says that its reader should wait for the form, as programs of Adobe write it."""
+    """Return whether a document only says that its reader should wait for the form, as programs of Adobe write it."""
     return len(pages) == 1 and any("please wait" in line.text.lower() for line in pages[0][:2])
 
 
 def _draft(
     pages: list[list[Line]], outline: dict[int, list[tuple[int, str]]], running: list[str], limit: int
 ) -> MarkedText:
-    """The text of all pages, with headers and footers once at its end if they are nowhere else."""
+    """Return the text of all pages, with headers and footers once at its end if they are nowhere else."""
     draft, read = MarkedText(limit), []
     before: list[Line] = []
     for number, lines in enumerate(pages):
@@ -209,7 +209,7 @@ def _outline(pdf: pdfium.PdfDocument) -> dict[int, list[tuple[int, str]]]:
 
 
 def _headings(text: str, bookmarks: list[tuple[int, str]]) -> list[Mark]:
-    """The bookmarks of a page: at the line of their title, numbered or not; without one at the start of the page."""
+    """Return bookmarks of a page: at the line of their title, numbered or not; without one at the start of the page."""
     marks, offset = [], 0
     for depth, title in bookmarks:
         if match := re.compile(rf"^.{{0,12}}?{re.escape(title)}$", re.MULTILINE).search(text, offset):
@@ -219,7 +219,7 @@ def _headings(text: str, bookmarks: list[tuple[int, str]]) -> list[Mark]:
 
 
 def _paragraphs(lines: list[Line]) -> str:
-    """The lines of a page, joined where they are clearly one paragraph, apart where they clearly are not."""
+    """Return the lines of a page, joined where they are clearly one paragraph, apart where they clearly are not."""
     pitches = []
     for line, below in zip(lines, lines[1:], strict=False):
         if line.box and below.box and line.box.base > below.box.base:
@@ -234,7 +234,7 @@ def _paragraphs(lines: list[Line]) -> str:
 
 
 def _code(lines: list[Line]) -> dict[int, str]:
-    """The lines of listings, two or more in a font of one width, with indentation, by their number on the page."""
+    """Return lines of listings, two or more in a font of one width, with indentation, by their number on the page."""
     fixed = [line.pitch > 0 for line in lines]
     if 2 * sum(fixed) > len(lines) and sum(map(bool, (_SIGNS.search(line.text) for line in lines))) < 0.3 * len(lines):
         # The whole page was typed.
@@ -255,13 +255,13 @@ def _code(lines: list[Line]) -> dict[int, str]:
 
 
 def _left(line: Line, pitch: float) -> float:
-    """Where a line of a listing starts: the box of one with the marker of an item starts after that."""
+    """Return where a line of a listing starts: the box of one with the marker of an item starts after that."""
     marker = ITEM.match(line.text)
     return (line.box.left if line.box else 0.0) - (pitch * marker.end() if marker else 0.0)
 
 
 def _rights(lines: list[Line]) -> dict[int, float]:
-    """Where the lines of each column end."""
+    """Return where the lines of each column end."""
     rights: dict[int, float] = {}
     for line in lines:
         if line.box:
@@ -271,12 +271,12 @@ def _rights(lines: list[Line]) -> dict[int, float]:
 
 
 def _hyphen(above: Line, line: Line) -> str:
-    """What the hyphen at the end of a line is: nothing if it only divides a word."""
+    """Return what the hyphen at the end of a line is: nothing if it only divides a word."""
     return "" if above.text[-1:].islower() and line.text[:1].islower() else "-"
 
 
 def _join(above: Line, line: Line, pitch: float, rights: dict[int, float]) -> str:
-    """What joins two lines: nothing within a word, a blank within a paragraph, an empty line between two."""
+    """Return what joins two lines: nothing within a word, a blank within a paragraph, an empty line between two."""
     if above.hyphen:
         return _hyphen(above, line)
     if not above.box or not line.box:
@@ -298,12 +298,12 @@ def _join(above: Line, line: Line, pitch: float, rights: dict[int, float]) -> st
 
 
 def _between(above: Line, line: Line) -> str:
-    """What is between the words of two lines of a paragraph."""
+    """Return what is between the words of two lines of a paragraph."""
     return "" if _UNSPACED.fullmatch(above.text[-1:] + line.text[:1]) else " "
 
 
 def _full(above: Box, line: Line, box: Box, rights: dict[int, float]) -> bool:
-    """Whether the first word of a line did not fit on the line above, as in a paragraph."""
+    """Return whether the first word of a line did not fit on the line above, as in a paragraph."""
     column = round(above.left / _COLUMN)
     right = max(rights.get(near, 0.0) for near in (column - 1, column, column + 1))
     letter = (box.right - box.left) / max(len(line.text), 1)
@@ -314,7 +314,7 @@ def _full(above: Box, line: Line, box: Box, rights: dict[int, float]) -> bool:
 
 
 def _across(before: list[Line], lines: list[Line]) -> str:
-    """What joins a page to that before it: a blank if a sentence goes on."""
+    """Return what joins a page to that before it: a blank if a sentence goes on."""
     if not before or not before[-1].box or not lines[0].box:
         return "\n\n"
     last, line, box = before[-1], lines[0], lines[0].box

@@ -118,7 +118,7 @@ class _Places:
         return raw.FPDFText_HasUnicodeMapError(self._page, self.index(unit)) != 1
 
     def ends(self, first: int, last: int) -> tuple[float, float] | None:
-        """Where the first character of a word starts and the last ends; None if it is not known."""
+        """Return where the first character of a word starts and the last ends; None if it is not known."""
         left, right, *_ = self._values
         if not raw.FPDFText_GetCharBox(self._page, self.index(first), *self._into):
             return None
@@ -142,14 +142,14 @@ class _Places:
         return Box(left, loose.right, y.value, height)
 
     def loose(self, unit: int) -> tuple[float, float, float]:
-        """Where a character starts and ends with what is left free around it, and its height; zeros if not known."""
+        """Return where a character starts and ends with the free space around, and its height; zeros if not known."""
         loose = self._loose
         if not raw.FPDFText_GetLooseCharBox(self._page, self.index(unit), loose):
             return 0.0, 0.0, 0.0
         return loose.left, loose.right, loose.top - loose.bottom
 
     def pitch(self, line: str, start: int) -> float:
-        """The width of the characters of a line; -1 if a narrow one is narrower than another, 0 without such."""
+        """Return the width of the characters of a line; -1 if a narrow one is narrower than another, 0 without such."""
         narrow, other = _NARROW.search(line), _BROAD.search(line)
         if not narrow or not other:
             return 0.0
@@ -157,7 +157,7 @@ class _Places:
         return widths[0] if abs(widths[0] - widths[1]) < 0.01 * widths[0] else -1.0
 
     def glyph(self, unit: int, text: str) -> Glyph | None:
-        """A character with its place; None of a blank that PDFium added."""
+        """Return a character with its place; None of a blank that PDFium added."""
         loose, (left, right, *_), index = self._loose, self._values, self.index(unit)
         if text.isspace() and raw.FPDFText_IsGenerated(self._page, index):
             return None
@@ -174,7 +174,7 @@ class _Places:
 
 
 def page_lines(page: pdfium.PdfPage) -> list[Line]:
-    """The lines of a page."""
+    """Return the lines of a page."""
     shown = page.get_textpage()
     try:
         return _lines(shown)
@@ -241,7 +241,7 @@ def _lines(page: pdfium.PdfTextPage) -> list[Line]:
 
 
 def _in_order(places: _Places, line: str, start: int, box: Box) -> tuple[list[str], Box]:
-    """The cells of a line whose characters are in the order of their places, and its box, mirrored if it runs left."""
+    """Return cells of a line whose characters are in order of place, and its box, mirrored if it runs left."""
     glyphs = [glyph for at, text in enumerate(line, start) if (glyph := places.glyph(at, text))]
     if not glyphs:
         return [line.strip()], box
@@ -253,7 +253,7 @@ def _in_order(places: _Places, line: str, start: int, box: Box) -> tuple[list[st
 
 
 def _code(places: _Places, words: list[tuple[str, int, int]], pitch: float) -> str:
-    """A line in a font of one width, with as many blanks between its words as there is room for."""
+    """Return a line in a font of one width, with as many blanks between its words as there is room for."""
     text, left = "", places.loose(words[0][1])[0]
     for word, first, _ in words:
         column = round((places.loose(first)[0] - left) / pitch)
@@ -262,7 +262,7 @@ def _code(places: _Places, words: list[tuple[str, int, int]], pitch: float) -> s
 
 
 def _closed(places: _Places, line: str, start: int) -> str:
-    """A line without the gaps between the letters of spaced words."""
+    """Return a line without the gaps between the letters of spaced words."""
     for match in reversed(list(_SPACED.finditer(line))):
         ats = [match.start() + one.start() for one in _WORD.finditer(match[0])]
         boxes = [places.loose(start + at) for at in ats]
@@ -282,7 +282,7 @@ def _valid(units: str) -> str:
 
 
 def _cells(places: _Places, line: str, words: list[tuple[str, int, int]], box: Box | None) -> list[str]:
-    """A line, divided where the gap between two of its words is that between two cells of a table."""
+    """Return a line, divided where the gap between two of its words is that between two cells of a table."""
     # Letters may be of no height.
     if box is None or not 0 < _CELL_GAP * box.height < box.right - box.left:
         return [line]
@@ -304,7 +304,7 @@ def _cells(places: _Places, line: str, words: list[tuple[str, int, int]], box: B
 
 
 def _with_superscripts(lines: list[Line]) -> list[Line]:
-    """Lines, with what continues a line at a slightly other height put back into it."""
+    """Return lines, with what continues a line at a slightly other height put back into it."""
     rows: list[Line] = []
     for line in lines:
         if rows and not rows[-1].hyphen and rows[-1].box and line.box:
@@ -320,7 +320,7 @@ def _with_superscripts(lines: list[Line]) -> list[Line]:
 
 
 def _with_heads(lines: list[Line]) -> list[Line]:
-    """Lines, with the head of a table, whose cells are several lines below one another, made one line."""
+    """Return lines, with the head of a table, whose cells are several lines below one another, made one line."""
     rows: list[Line] = []
     # The cells of a head, from left to right, each from top to bottom.
     cells: list[list[Line]] = []
@@ -350,7 +350,7 @@ def _with_heads(lines: list[Line]) -> list[Line]:
 
 
 def _first_cell(rows: list[Line], box: Box, height: float) -> int:
-    """How many of the last lines are no higher than a box, and left of it; 0 if those are more than a cell has."""
+    """Return how many of the last lines are no higher than a box, and left of it; 0 if more than a cell has."""
     for count in range(_HEAD_LINES + 1):
         above = rows[-count - 1].box if count < len(rows) else None
         if not above or above.base > box.base + _LEVEL * height:
@@ -361,7 +361,7 @@ def _first_cell(rows: list[Line], box: Box, height: float) -> int:
 
 
 def _beside(cells: list[list[Line]], between: str) -> Line:
-    """One line of cells, each of lines below one another."""
+    """Return one line of cells, each of lines below one another."""
     boxes = [line.box for cell in cells for line in cell if line.box]
     text = between.join(" ".join(line.text for line in cell) for cell in cells)
     base, height = min(box.base for box in boxes), max(box.height for box in boxes)

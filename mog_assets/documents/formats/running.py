@@ -69,7 +69,7 @@ def without_running(
 
 
 def _rows(lines: list[Line]) -> list[_Row]:
-    """The lines of a page from bottom to top."""
+    """Return the lines of a page from bottom to top."""
     rows: list[_Row] = []
     for line, box in sorted(((line, line.box) for line in lines if line.box), key=lambda one: one[1].base):
         if not rows or box.base - rows[-1][0][1].base >= box.height / 2:
@@ -79,7 +79,7 @@ def _rows(lines: list[Line]) -> list[_Row]:
 
 
 def _running(pages: list[list[_Row]], margins: list[tuple[float, float]], large: float) -> set[str]:
-    """The forms of headers or footers."""
+    """Return the forms of headers or footers."""
     places = defaultdict[str, dict[int, tuple[Line, Box]]](dict)
     for number, (rows, (edge, margin)) in enumerate(zip(pages, margins, strict=True)):
         for at, row in enumerate(rows[:_MOST_ROWS]):
@@ -113,7 +113,7 @@ def _running(pages: list[list[_Row]], margins: list[tuple[float, float]], large:
 
 
 def _taken(rows: list[_Row], number: int, running: set[str]) -> dict[int, str]:
-    """The ids of the lines of a page that are headers, or footers, with their forms."""
+    """Return the ids of the lines of a page that are headers, or footers, with their forms."""
     taken: dict[int, str] = {}
     matches: dict[int, str] = {}
     for at, (row, inner) in enumerate(zip(rows, rows[1:], strict=False)):
@@ -136,7 +136,7 @@ def _taken(rows: list[_Row], number: int, running: set[str]) -> dict[int, str]:
 
 @lru_cache(maxsize=1 << 14)
 def _forms(text: str, number: int) -> tuple[str, ...]:
-    """A text, and what it is if one of its numbers counts the pages."""
+    """Return a text, and what it is if one of its numbers counts the pages."""
     forms = [text]
     for match in _NUMBER.finditer(text):
         start, end = match.span("number")

@@ -20,13 +20,13 @@ _COUNTED = re.compile("chineseCount|taiwaneseCount|japaneseCount|chineseLegal|ko
 
 
 def value(element: Any, name: str) -> str | None:
-    """The value of a child of an element; None if it has none."""
+    """Return the value of a child of an element; None if it has none."""
     child = None if element is None else element.find(f"{WORD}{name}")
     return None if child is None else child.get(f"{WORD}val")
 
 
 def integer(text: str | None, otherwise: int) -> int:
-    """A whole number, or what stands for one that is missing or damaged."""
+    """Return a whole number, or what stands for one that is missing or damaged."""
     return int(text) if text and text.isdecimal() else otherwise
 
 
@@ -58,7 +58,7 @@ class Numbering:
             self._lists[one.get(f"{WORD}numId", "")] = key, starts, first | starts
 
     def label(self, number: str, level: int | None, style: str) -> str | None:
-        """What stands before the next paragraph of a list; None if there is no such list.
+        """Return what stands before the next paragraph of a list; None if there is no such list.
 
         Args:
             number: Of the list.
@@ -170,7 +170,7 @@ def _prefix(paragraph: Any, text: str) -> None:
 
 
 def _inserted(name: str, content: bytes, limit: int, unpacked: int) -> Parsed:
-    """The text of a document of another kind that stands in a document; blank if it cannot be read."""
+    """Return the text of a document of another kind that stands in a document; blank if it cannot be read."""
     archive = re.match(rb"(?i)\s*(mime-version|from|content-type):", content)
     suffix = ".mht" if archive else PurePosixPath(name).suffix
     if content.startswith(b"PK"):
@@ -212,7 +212,7 @@ class _Styles:
         return depth, "" if depth and label == BULLET else label
 
     def _style(self, key: str) -> _Style:
-        """A style with what it inherits."""
+        """Return a style with what it inherits."""
         depth, listed, number, level = 0, False, "", None
         for _ in range(10):
             style = self._elements.get(key)
@@ -236,7 +236,7 @@ def _outline(properties: Any) -> int:
 
 
 def _numbered(properties: Any) -> tuple[str | None, int | None]:
-    """The list and the level in it that properties of a paragraph or style name."""
+    """Return the list and the level in it that properties of a paragraph or style name."""
     named = None if properties is None else properties.find(f"{WORD}numPr")
     level = value(named, "ilvl")
     return value(named, "numId"), None if level is None else integer(level, 0)

@@ -52,7 +52,7 @@ def at_rag(
 
 
 def _round(p: Progress, roles: Roles, rewrite: bool) -> bool:
-    """Lines 7 to 14 of Algorithm 1 for one question; returns whether it is done."""
+    """Return lines 7 to 14 of Algorithm 1 for one question; returns whether it is done."""
     passages, thoughts = p.results.passages, p.details["thoughts"]
     thought = p.take("think", roles.play(THINK, p.request, p.query, passages, tuple(thoughts)))
     if thought is not None:
@@ -75,7 +75,7 @@ def _round(p: Progress, roles: Roles, rewrite: bool) -> bool:
 
 
 def _grade(p: Progress, roles: Roles, answer: str) -> None:
-    """Whether the answer passes both graders."""
+    """Grade the answer by both graders."""
     useful = p.take("grade usefulness", roles.play(GRADE_USEFULNESS, p.request, answer))
     grades: dict[str, str | None] = {"usefulness": useful or "failed", "support": None}
     if useful == "useful":
@@ -112,7 +112,7 @@ def adaptive(questions: Sequence[AnswerRequest], means: Means, limit: str = "top
 
 
 def _routed(p: Progress, route: Route | None, row: AnswerRow | None, roles: Roles) -> AnswerRow:
-    """The row of the chosen method, including the cost of the classifier's call."""
+    """Return the row of the chosen method, including the cost of the classifier's call."""
     if row is None:
         p.failure = f"classify: {p.failures[0]['reason']}"
         return p.row("adaptive", roles)

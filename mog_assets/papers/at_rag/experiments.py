@@ -83,7 +83,7 @@ def at_rag(lab: Lab) -> Findings:
 
 
 def judged_cells(cells: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """The judge's overall marks of the questions that have one for every method; a missing answer has mark 0.
+    """Return the judge's overall marks of the questions that have one for every method; a missing answer has mark 0.
 
     Args:
         cells: Result of `answers.by_way`, by method.
@@ -122,7 +122,7 @@ def _better_claim(
 
 
 def gold_topics(lab: Lab, question_set: str, questions: Sequence[Question]) -> dict[str, set[int]]:
-    """Topics of the chunks with a question's evidence, without outliers, for questions with evidence.
+    """Return topics of the chunks with a question's evidence, without outliers, for questions with evidence.
 
     Args:
         lab: The lab.
@@ -140,7 +140,7 @@ def gold_topics(lab: Lab, question_set: str, questions: Sequence[Question]) -> d
 
 
 def topic_hits(answers: pd.DataFrame, gold: Mapping[str, set[int]]) -> pd.DataFrame:
-    """Whether the topics that were searched match those of the evidence.
+    """Return whether the topics that were searched match those of the evidence.
 
     Args:
         answers: `answers.Answered.answers` of one answering method.
@@ -226,7 +226,7 @@ def grade_rows(way: str, part: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def judge_rows(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
-    """The judge's mean marks of every judged method, with intervals, and the share of answers that it could mark."""
+    """Return judge's mean marks of every judged method, with intervals, and the share of answers that it could mark."""
     rows = []
     for way, part in answers.groupby("method", sort=False):
         judged = part[part["judgement"].notna()] if "judgement" in part else part[:0]
@@ -266,7 +266,7 @@ def _topic_claim(name: str, way: str, matches: pd.DataFrame, seed: int) -> list[
 
 
 def _rewriting_claim(lab: Lab, name: str, way: str, part: pd.DataFrame) -> list[Claim]:
-    """Whether later rounds pass if the first did not: a claim about graders, which are part of the reader."""
+    """Return whether later rounds pass if the first did not: a claim about graders, which are part of the reader."""
     rewritten = part[part["rounds"] > 1]
     if rewritten.empty:
         return []

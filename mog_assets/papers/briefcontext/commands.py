@@ -38,7 +38,7 @@ _SHARED_MIRAGE = Path("../shared/data/mirage/questions.jsonl.gz")
 
 
 def _mirage_questions(path: str | None) -> Path:
-    """The question set `mirage` of the configuration, else the shared one."""
+    """Return the question set `mirage` of the configuration, else the shared one."""
     try:
         configured = settings_of(path).question_sets.get("mirage")
     except ConfigError:

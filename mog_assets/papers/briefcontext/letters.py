@@ -35,7 +35,7 @@ _RULES = tuple(
 
 
 def choice(output: str | None) -> str | None:
-    """The letter that MIRAGE parses from an output: A if it finds none; None for an empty output, which is wrong."""
+    """Return letter that MIRAGE parses from an output: A if it finds none; None for an empty output, which is wrong."""
     if not output:
         return None
     ending = output.split(_MARK)[-1].strip()

@@ -23,13 +23,13 @@ def overlap(first: Sequence[int], second: Sequence[int], n: int = TOP) -> float:
 
 
 def by_bm25(query: str, passages: Sequence[Passage]) -> list[int]:
-    """Passages ranked by BM25 over "title + text", with their own statistics; ties keep their order."""
+    """Return passages ranked by BM25 over "title + text", with their own statistics; ties keep their order."""
     scores = bm25_scores(query, [f"{p.title} {p.text}" for p in passages])
     return [int(i) for i in np.argsort(-scores, kind="stable")]
 
 
 def by_vectors(encode: Encode) -> Rerank:
-    """Passages ranked by the cosine of their text with the query, for use if BM25 is the primary retriever."""
+    """Return passages ranked by the cosine of their text with the query, for use if BM25 is the primary retriever."""
 
     def rerank(query: str, passages: Sequence[Passage]) -> list[int]:
         if not passages:
@@ -41,7 +41,7 @@ def by_vectors(encode: Encode) -> Rerank:
 
 
 def another(retriever: str | None, encode: Encode | None) -> Rerank:
-    """The second ranking, which must be of another kind than the first.
+    """Return the second ranking, which must be of another kind than the first.
 
     Args:
         retriever: What found the passages, `bm25` or another; None for rankings, which use all.

@@ -24,7 +24,7 @@ class Confusion:
 
     @classmethod
     def of(cls, predicted: Sequence[bool], truth: Sequence[bool]) -> Confusion:
-        """Counts over questions."""
+        """Return counts over questions."""
         pairs = list(zip(predicted, truth, strict=True))
         counts = [pairs.count(pair) for pair in ((True, True), (True, False), (False, True), (False, False))]
         return cls(*counts)
@@ -47,7 +47,7 @@ class Confusion:
 
 
 def preflight_cases(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> pd.DataFrame:
-    """Whether BriefContext's preflight predicted that the key document is ranked below the top.
+    """Return whether BriefContext's preflight predicted that the key document is ranked below the top.
 
     Only questions with a gold document among the passages count: otherwise there is nothing to predict.
 
@@ -73,7 +73,7 @@ def preflight_cases(answers: pd.DataFrame, questions: Mapping[str, Sequence[Ques
 
 
 def preflight_quality(cases: pd.DataFrame) -> list[dict[str, Any]]:
-    """How well BriefContext's preflight predicts that the key document is ranked below the top.
+    """Return how well BriefContext's preflight predicts that the key document is ranked below the top.
 
     Args:
         cases: Result of `preflight_cases`.

@@ -71,25 +71,25 @@ class AnsweredCases:
         return cls(answers.assign(document=marks["document"]), questions, marks)
 
     def parts(self) -> list[tuple[str, pd.DataFrame, pd.DataFrame]]:
-        """Name, answers and marks of every question set."""
+        """Return name, answers and marks of every question set."""
         sets = self.marks["question_set"]
         return [(str(name), self.answers[sets == name], self.marks[sets == name]) for name in sets.unique()]
 
 
 def accuracy_measures(questions: Sequence[Question]) -> list[str]:
-    """The measures of accuracy, the deciding one first: for open questions, few answers match exactly."""
+    """Return the measures of accuracy, the deciding one first: for open questions, few answers match exactly."""
     return ["exact match"] if all(q.options for q in questions) else ["F1", "exact match"]
 
 
 def by_way(marks: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Marks of a question set as cells, one per answering method."""
+    """Return marks of a question set as cells, one per answering method."""
     return {str(name): part.assign(cell=str(name)) for name, part in marks.groupby("method", sort=False)}
 
 
 def paired_rows(
     question_set: str, pairs: Sequence[tuple[pd.DataFrame, pd.DataFrame]], measures: Sequence[str], seed: int
 ) -> pd.DataFrame:
-    """Means of cells, the second of each pair compared with its first; Holm's correction is over the pairs.
+    """Return means of cells, the second of each pair compared with its first; Holm's correction is over the pairs.
 
     Args:
         question_set: Name of the question set.
@@ -119,7 +119,7 @@ def paired_rows(
 
 
 def of_model(lab: Lab, paper: str, claim: str, verdict: Verdict, because: str) -> Claim:
-    """A claim about models that read: not testable with rules; then with their figures instead.
+    """Return a claim about models that read: not testable with rules; then with their figures instead.
 
     The papers' are large language models; where a small one reads, the claim says so.
     """
@@ -168,7 +168,7 @@ def _flips_claim(lab: Lab, name: str, rows: Sequence[Mapping[str, Any]]) -> Clai
 
 
 def flip_rows(marks: pd.DataFrame, kinds: Mapping[str, str], seed: int) -> list[dict[str, Any]]:
-    """Answers that are right with one method and wrong with `cot`, and vice versa.
+    """Return answers that are right with one method and wrong with `cot`, and vice versa.
 
     Args:
         marks: Result of `evaluate.answers.mark` for a question set.
@@ -217,12 +217,12 @@ def flip_rows(marks: pd.DataFrame, kinds: Mapping[str, str], seed: int) -> list[
 
 
 def without(rows: Sequence[Mapping[str, Any]], *names: str) -> list[dict[str, Any]]:
-    """Rows without columns that are used for decisions but not shown."""
+    """Return rows without columns that are used for decisions but not shown."""
     return [{key: value for key, value in row.items() if key not in names} for row in rows]
 
 
 def of_answers(settings: Settings) -> Sequence[str]:
-    """Assets that experiments on `answers` read."""
+    """Return assets that experiments on `answers` read."""
     return ("questions", "answers") if combinations(settings) else ()
 
 
@@ -232,7 +232,7 @@ def _against_cot(settings: Settings) -> Sequence[str]:
 
 
 def differences(rows: pd.DataFrame) -> str:
-    """The comparisons of a result of `score_rows`, as text."""
+    """Return the comparisons of a result of `score_rows`, as text."""
     return "; ".join(f"{row['cell']} {difference_text(row)}" for _, row in rows[rows["p"].notna()].iterrows())
 
 

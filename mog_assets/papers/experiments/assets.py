@@ -43,7 +43,7 @@ _REMEMBERED = 100_000
 
 
 def offered(settings: Settings) -> list[Experiment]:
-    """The experiments that a project supports."""
+    """Return the experiments that a project supports."""
     return [e for e in EXPERIMENTS.values() if e.reads(settings) and (settings.tests or not e.asks_test_questions)]
 
 
@@ -75,7 +75,7 @@ def _plain(value: Any) -> Any:
 
 
 def findings(store: Store, name: str) -> StoredFindings | None:
-    """The latest results of an experiment; None if it has never run."""
+    """Return the latest results of an experiment; None if it has never run."""
     artefact = store.find(f"{PREFIX}{name}")
     if artefact is None:
         return None
@@ -83,7 +83,7 @@ def findings(store: Store, name: str) -> StoredFindings | None:
 
 
 def project(name: str, settings: Settings) -> ProjectResults:
-    """The results of all experiments of a project.
+    """Return the results of all experiments of a project.
 
     Args:
         name: Name of the project in the results.
@@ -193,7 +193,7 @@ def _inputs(work: Work) -> list[str]:
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """One recipe per experiment."""
+    """Return one recipe per experiment."""
     return [
         Recipe(
             key=f"{PREFIX}{experiment.name}",
@@ -223,7 +223,7 @@ def recipes(settings: Settings) -> list[Recipe]:
 
 
 def _identified(options: Any) -> Any:
-    """Options with each encoder replaced by its identity, including the files of a local folder."""
+    """Return options with each encoder replaced by its identity, including the files of a local folder."""
     if isinstance(options, RetrieverEncoderSettings):
         return [Encoder(options).identity, Encoder(options.of_questions).identity, options.levels]
     if isinstance(options, (list, tuple)):
@@ -232,7 +232,7 @@ def _identified(options: Any) -> Any:
 
 
 def _searched(settings: Settings) -> list[Any]:
-    """The settings that every experiment depends on: retrieval, measures and questions."""
+    """Return the settings that every experiment depends on: retrieval, measures and questions."""
     sets = {name: [q.corpora, q.train, q.test] for name, q in settings.question_sets.items()}
     return [settings.retriever, settings.bm25.model_dump(), settings.k_r, settings.k, settings.seed, sets]
 

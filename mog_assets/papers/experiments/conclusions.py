@@ -15,7 +15,7 @@ def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def over_sets(paper: str, claim: str, verdicts: Mapping[str, tuple[Verdict, str]]) -> list[Claim]:
-    """A claim over all question sets; no claim without question sets.
+    """Return a claim over all question sets; no claim without question sets.
 
     Args:
         paper: Paper with section, table or figure.
@@ -38,13 +38,13 @@ def every(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def denied(verdict: Verdict) -> Verdict:
-    """The verdict on the contrary of a claim."""
+    """Return the verdict on the contrary of a claim."""
     contrary: dict[Verdict, Verdict] = {"seen": "not seen", "not seen": "seen"}
     return contrary.get(verdict, verdict)
 
 
 def turned(row: pd.Series) -> pd.Series:
-    """A row of `score_rows` with row and baseline swapped: by how much the baseline is better."""
+    """Return a row of `score_rows` with row and baseline swapped: by how much the baseline is better."""
     changed = row.copy()
     changed["difference"], changed["difference_low"] = -row["difference"], -row["difference_high"]
     changed["difference_high"] = -row["difference_low"]
@@ -52,5 +52,5 @@ def turned(row: pd.Series) -> pd.Series:
 
 
 def untestable(paper: str, claim: str, because: str) -> Claim:
-    """A claim that needs something this project does not have."""
+    """Return a claim that needs something this project does not have."""
     return Claim(paper, claim, "not testable here", because)

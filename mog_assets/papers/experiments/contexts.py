@@ -63,18 +63,18 @@ Find = Callable[[], list[Case]]
 
 
 def passages_method(settings: Settings) -> Method:
-    """The retrieval method for contexts: MedRAG's level, with the configured retriever."""
+    """Return the retrieval method for contexts: MedRAG's level, with the configured retriever."""
     return parse(f"fixed-{min(2, settings.levels)}", settings)
 
 
 def read_by_contexts(settings: Settings) -> Sequence[str]:
-    """The assets that contexts are made from."""
+    """Return the assets that contexts are made from."""
     read = ANSWER_READERS[settings.answering.reader].assets
     return ("questions", *read, *needs([passages_method(settings)], settings).keys)
 
 
 def options(settings: Settings) -> list[Any]:
-    """The settings that answers to contexts depend on, besides those of assets that experiments read."""
+    """Return the settings that answers to contexts depend on, besides those of assets that experiments read."""
     # Assets of the reader are inputs.
     name, llm = settings.answering.reader, settings.llm
     reader = [name, extractive.VERSION, neural.VERSION, shipped().name, prompts_fingerprint()]
@@ -89,7 +89,7 @@ def options(settings: Settings) -> list[Any]:
 
 
 def depends_on(lab: Lab, question_set: str, size: int) -> list[Any]:
-    """What the answers to a question set's contexts depend on, besides assets that experiments read and varied values.
+    """Return what the answers to a question set's contexts depend on, besides assets and varied values.
 
     Args:
         lab: The lab.
@@ -109,7 +109,7 @@ def candidates(lab: Lab) -> dict[str, list[Question]]:
 
 
 def cases(lab: Lab, question_set: str, size: int) -> list[Case]:
-    """The questions for which a context of `size` passages can be made.
+    """Return the questions for which a context of `size` passages can be made.
 
     Questions with fewer than `size` − 1 retrieved passages from other documents, or with options that readers do not
     support, are left out.
@@ -163,12 +163,12 @@ def cases(lab: Lab, question_set: str, size: int) -> list[Case]:
 
 
 def generator(seed: int, question: str) -> np.random.Generator:
-    """A random generator for a question, independent of other questions."""
+    """Return a random generator for a question, independent of other questions."""
     return np.random.default_rng([seed, int.from_bytes(hashlib.sha256(question.encode()).digest()[:8], "big")])
 
 
 def gold_chunks(corpora: Corpora, question: Question, level: int) -> dict[int, int]:
-    """The chunks of a level with evidence of a question, and the number of its characters in each."""
+    """Return the chunks of a level with evidence of a question, and the number of its characters in each."""
     layout, chunk_of = corpora.layout, dict[int, int]()
     for evidence in question.evidence:
         document = corpora.position[evidence.corpus, evidence.doc]
@@ -190,7 +190,7 @@ def _random_chunks(corpora: Corpora, level: int, gold: set[int], n: int, rng: np
 
 
 def _chunks(corpora: Corpora, chunks: Sequence[Sequence[int]], level: int) -> Passages:
-    """Chunks of questions as passages, in order."""
+    """Return chunks of questions as passages, in order."""
     question = np.repeat(np.arange(len(chunks)), [len(members) for members in chunks])
     flat = np.array([chunk for members in chunks for chunk in members], np.int64)
     document, start, end = corpora.layout.chunk_spans(flat, level)
@@ -204,7 +204,7 @@ def place(percentile: float, size: int) -> int:
 
 
 def context(case: Case, size: int, percentile: float, unlike: bool = False) -> list[Passage]:
-    """A context of `size` passages with the key document at a percentile of the ranks.
+    """Return a context of `size` passages with the key document at a percentile of the ranks.
 
     Args:
         case: The question.
@@ -225,7 +225,7 @@ def answered(
     way: Way,
     make_contexts: Callable[[], Sequence[tuple[Case, Sequence[Passage]]]],
 ) -> pd.DataFrame:
-    """Marks of answers from contexts, as a cell.
+    """Return marks of answers from contexts, as a cell.
 
     Args:
         lab: The lab.

@@ -28,7 +28,7 @@ _ENOUGH = 10
 
 
 def map_reduce_relation(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]] | None:
-    """Tokens read by map-reduces, compared with BriefContext's equations 4 and 5.
+    """Return tokens read by map-reduces, compared with BriefContext's equations 4 and 5.
 
     N_con and N_ins are estimated from single-call answers: their input is fitted as a constant, N_ins, plus a number of
     tokens per word of their passages. `beyond` is the input beyond N_con + M N_ins, as a share of it; `extra` the input
@@ -133,7 +133,7 @@ def cost(lab: Lab) -> Findings:
 
 
 def _within(intervals: Sequence[tuple[float, float]]) -> Verdict:
-    """Whether all shares are at most `EXTRA`: an interval can show this, a p-value above .05 cannot."""
+    """Return whether all shares are at most `EXTRA`: an interval can show this, a p-value above .05 cannot."""
     if all(high <= EXTRA for _, high in intervals):
         return "seen"
     return "not seen" if any(low > EXTRA for low, _ in intervals) else "undecided"
@@ -176,7 +176,7 @@ def cost_rows(answers: pd.DataFrame, scores: pd.DataFrame) -> list[dict[str, Any
 
 
 def words_of(passages: Sequence[Mapping[str, Any]]) -> int:
-    """Words of some passages."""
+    """Return words of some passages."""
     return sum(len(p["text"].split()) for p in passages)
 
 

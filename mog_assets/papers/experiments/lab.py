@@ -133,7 +133,7 @@ class Lab:
         return self._questions("test", lambda q: bool(q.evidence if evidence else q.answer))
 
     def trained_on(self) -> dict[str, list[Question]]:
-        """The training questions of every question set that has any."""
+        """Return the training questions of every question set that has any."""
         return self._questions("train", lambda q: True)
 
     def _questions(
@@ -169,7 +169,7 @@ class Lab:
         find: Callable[[], Passages],
         questions: Sequence[Question] | None = None,
     ) -> pd.DataFrame:
-        """Every measure of every question for some passages, as a cell.
+        """Return every measure of every question for some passages, as a cell.
 
         Args:
             question_set: Name of the question set.
@@ -195,7 +195,7 @@ class Lab:
         return about(rows, questions_measured).assign(cell=cell)
 
     def reader(self) -> Roles:
-        """The configured reader."""
+        """Return the configured reader."""
         if "reader" not in self._computed:
             self._computed["reader"] = self.open_reader()
         roles_of: Roles = self._computed["reader"]
@@ -207,7 +207,7 @@ class Lab:
         return self.settings.answering.reader != "extractive"
 
     def sample(self, questions: Sequence[Question]) -> list[Question]:
-        """The questions that experiments answer: all, or a fixed sample of the configured size."""
+        """Return the questions that experiments answer: all, or a fixed sample of the configured size."""
         most = EXPERIMENT_SETTINGS.of(self.settings).questions
         if most is None or most >= len(questions):
             return list(questions)
@@ -255,7 +255,7 @@ def registered(*experiments: Experiment) -> None:
 def score_rows(
     question_set: str, cells: Sequence[pd.DataFrame], measures: Sequence[str], baseline: str | None, seed: int
 ) -> pd.DataFrame:
-    """Means of cells with intervals, and their comparison with one of them.
+    """Return means of cells with intervals, and their comparison with one of them.
 
     Args:
         question_set: Name of the question set.
@@ -280,7 +280,7 @@ def score_rows(
 
 
 def board(scores: pd.DataFrame, question_set: str, measures: Sequence[str] | None = None) -> list[dict[str, str]]:
-    """A question set's cells as text to print: values with intervals; difference, p and effect of the first measure.
+    """Return cells of a question set as text: values with intervals; difference, p and effect of the first measure.
 
     Args:
         scores: Result of `score_rows`.
@@ -318,13 +318,13 @@ def _number(value: float) -> str:
 
 
 def score_row(scores: pd.DataFrame, question_set: str, cell: str, measure: str) -> pd.Series:
-    """The row of a cell and measure."""
+    """Return the row of a cell and measure."""
     keys = (scores["question_set"] == question_set) & (scores["cell"] == cell) & (scores["measure"] == measure)
     return scores[keys].iloc[0]
 
 
 def equivalence(row: Any, margin: float = MARGIN) -> Verdict:
-    """Whether a row is equivalent to its baseline, by the interval of their difference.
+    """Return whether a row is equivalent to its baseline, by the interval of their difference.
 
     `seen` if the interval is within the margin, `not seen` if it is outside, `undecided` if neither or if there are too
     few documents for any test to show a difference: a p-value above .05 does not show equivalence.
@@ -340,7 +340,7 @@ def equivalence(row: Any, margin: float = MARGIN) -> Verdict:
 
 
 def greater(row: Any, margin: float = MARGIN) -> Verdict:
-    """Whether a row is better than its baseline, for a measure where more is better.
+    """Return whether a row is better than its baseline, for a measure where more is better.
 
     `seen` if it is significantly better; `not seen` if the interval of the difference is below the margin; else
     `undecided`.

@@ -44,7 +44,7 @@ def learning_curve(lab: Lab) -> Findings:
 
 
 def _rows(lab: Lab, kind: str, examples: Examples, names: Sequence[str]) -> list[dict[str, Any]]:
-    """A row per number of training questions: mean ER over the questions that are measured, and its interval."""
+    """Return a row per number of training questions: mean ER over the questions that are measured, and its interval."""
     # Cached cells need none; all others share one.
     prepared = cache(partial(_prepared, lab, kind, examples))
 

@@ -47,7 +47,7 @@ class StoredFindings:
 
     @classmethod
     def of(cls, name: str, title: str, asks: str, facts: dict[str, str], findings: Findings) -> StoredFindings:
-        """The stored form of an experiment's findings."""
+        """Return the stored form of an experiment's findings."""
         scores = findings.scores
         sets = list(dict.fromkeys(scores["question_set"])) if len(scores) else []
         tables = {f"{question_set}, value [95 % interval]": board(scores, question_set) for question_set in sets}
@@ -55,7 +55,7 @@ class StoredFindings:
         return cls(name, title, asks, facts, tables, [asdict(claim) for claim in findings.claims])
 
     def to_json(self) -> dict[str, Any]:
-        """The results as JSON values."""
+        """Return the results as JSON values."""
         return asdict(self)
 
 
@@ -73,7 +73,7 @@ class ProjectResults:
 
 
 def markdown(projects: Sequence[ProjectResults], command: str) -> str:
-    """A page of results.
+    """Return a page of results.
 
     Args:
         projects: In order.
@@ -104,7 +104,7 @@ def markdown(projects: Sequence[ProjectResults], command: str) -> str:
 
 
 def _claims(projects: Sequence[ProjectResults]) -> list[str]:
-    """A row per claim and a column per project, with the distinct verdicts of its question sets."""
+    """Return a row per claim and a column per project, with the distinct verdicts of its question sets."""
     rows: dict[tuple[str, str], dict[str, list[str]]] = {}
     claims_of = [(project.name, claim) for project in projects for result in project.results for claim in result.claims]
     for name, claim in claims_of:
@@ -128,5 +128,5 @@ def _sentence(claim: Mapping[str, str]) -> str:
 
 
 def verdicts(results: Iterable[StoredFindings]) -> list[dict[str, str]]:
-    """The claims of experiments as rows with their verdicts."""
+    """Return the claims of experiments as rows with their verdicts."""
     return [{"claim": c["claim"], "verdict": c["verdict"], "because": c["because"]} for t in results for c in t.claims]

@@ -76,17 +76,17 @@ class Article:
         return self.questions.astype(np.float32) @ self.chunks.astype(np.float32).T
 
     def numbers(self, taken: Sequence[int]) -> np.ndarray:
-        """Numbers of the chunks that end with these many units."""
+        """Return numbers of the chunks that end with these many units."""
         after = np.asarray(taken, np.int64)
         start = np.concatenate([[0], after[:-1]])
         return self.number[start, after - start - 1]
 
     def size(self, chunks: np.ndarray) -> np.ndarray:
-        """Tokens of some possible chunks."""
+        """Return tokens of some possible chunks."""
         return self.tokens[self.possible[chunks, 1]] - self.tokens[self.possible[chunks, 0]]
 
     def holding(self, chunks: np.ndarray) -> np.ndarray:
-        """Which of some possible chunks contain which answer completely: bool of shape (questions, chunks)."""
+        """Return which of some possible chunks contain which answer completely: bool of shape (questions, chunks)."""
         first, behind = self.possible[chunks].T
         return (first <= self.answers[:, :1]) & (behind > self.answers[:, 1:])
 
@@ -171,7 +171,7 @@ def encode_articles(
 def sources(
     texts: Mapping[tuple[str, str], tuple[str, str]], questions: Iterable[Question], longest: int
 ) -> list[ArticleSource]:
-    """The documents that have questions with an answer that fits into a chunk, by name.
+    """Return the documents that have questions with an answer that fits into a chunk, by name.
 
     Args:
         texts: Title and text of documents, by corpus and id.
@@ -201,7 +201,7 @@ def sources(
 
 
 def within(articles: Sequence[ArticleSource], longest: int, spans: int) -> list[ArticleSource]:
-    """Documents with at most `spans` possible chunks in all, at least two, in an order unrelated to their names.
+    """Return documents with at most `spans` possible chunks in all, at least two, in an order unrelated to their names.
 
     A document that would exceed the limit is skipped; later ones may still fit.
     """

@@ -114,7 +114,7 @@ def _titles_and_texts(work: Work, wanted: set[tuple[str, str]]) -> dict[tuple[st
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """The trained chunker, where it is the one in use."""
+    """Return the trained chunker, where it is the one in use."""
     if not CHUNKERS[settings.chunker.name].trained:
         return []
     return [

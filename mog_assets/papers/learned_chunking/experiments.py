@@ -47,7 +47,7 @@ _HEURISTICS = tuple(name for name, chunker in CHUNKERS.items() if not chunker.tr
 
 
 def chunkers(lab: Lab) -> Findings:
-    """Every chunker at the mean length of `sentences`, with chunks ranked by similarity to the question."""
+    """Return every chunker at the mean length of `sentences`, with chunks ranked by similarity to the question."""
     grounds = grounds_of(lab)
     tables, by_article = [], []
     plots: dict[str, bytes] = {}
@@ -99,7 +99,7 @@ def chunkers(lab: Lab) -> Findings:
 
 
 def _fewer(row: pd.Series, learned: pd.DataFrame, best: pd.DataFrame, mean: float) -> tuple[Verdict, str]:
-    """Whether a chunker saves enough tokens to be worth its training.
+    """Return whether a chunker saves enough tokens to be worth its training.
 
     Args:
         row: Tokens to answer of the learned chunker, compared with the best heuristic.
@@ -121,13 +121,13 @@ def _fewer(row: pd.Series, learned: pd.DataFrame, best: pd.DataFrame, mean: floa
 
 
 def _differences(learned: pd.DataFrame, other: pd.DataFrame) -> pd.Series:
-    """Tokens to answer of one cell minus those of another, by question and document."""
+    """Return tokens to answer of one cell minus those of another, by question and document."""
     keys = ["question", "document"]
     return learned.set_index(keys)[TOKENS] - other.set_index(keys)[TOKENS]
 
 
 def _curve(lab: Lab, question_set: str, ground: Ground, training: ChunkerTraining) -> list[dict[str, float]]:
-    """The training curve of one fold, by epoch."""
+    """Return the training curve of one fold, by epoch."""
 
     def make() -> pd.DataFrame:
         training_articles = [a for a, f in zip(ground.articles, ground.folds(), strict=True) if f]
@@ -140,7 +140,7 @@ def _curve(lab: Lab, question_set: str, ground: Ground, training: ChunkerTrainin
 
 
 def _by_article(name: str, ground: Ground, cells: dict[str, pd.DataFrame], seed: int) -> list[dict[str, Any]]:
-    """The learned chunker against each of the others, by document."""
+    """Return the learned chunker against each of the others, by document."""
     rows = []
     for what, cell in cells.items():
         if what == "learned":

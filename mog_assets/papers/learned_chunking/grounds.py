@@ -36,7 +36,7 @@ MEASURES = (TOKENS, "tokens_to_answer", "ER", "ER@1000", "ER@2000", "ER@4000", "
 
 
 def measured(lab: Lab, question_set: str, ground: Ground, cuts: Cuts) -> pd.DataFrame:
-    """What a chunker is measured at: a row a question."""
+    """Return what a chunker is measured at: a row a question."""
     texts = [
         chunk_text(source.title, source.text[start:end])
         for source, spans in zip(ground.sources, cuts, strict=True)
@@ -128,7 +128,7 @@ class Ground:
         return sum(len(source.text) for source in self.sources)
 
     def folds(self) -> np.ndarray:
-        """The fold of each document: int64 of shape (documents,)."""
+        """Return the fold of each document: int64 of shape (documents,)."""
         places = [hashlib.sha256(f"fold {source.name}".encode()).digest() for source in self.sources]
         rows_of = np.empty(len(places), np.int64)
         rows_of[sorted(range(len(places)), key=places.__getitem__)] = np.arange(len(places)) % FOLDS
@@ -136,7 +136,7 @@ class Ground:
 
 
 def grounds_of(lab: Lab) -> dict[str, Ground]:
-    """The usable data of each question set: training questions with answers that fit into a chunk."""
+    """Return the usable data of each question set: training questions with answers that fit into a chunk."""
     longest, sources_of = unit_chars(lab.settings.finest_chars), {}
     for name, questions in lab.trained_on().items():
         wanted = {(span.corpus, span.doc) for question in questions for span in question.evidence}
@@ -189,12 +189,12 @@ def _texts(lab: Lab, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], tupl
 
 
 def mean_of(ground: Ground, cuts: Cuts) -> float:
-    """Mean length of a chunk, in characters."""
+    """Return mean length of a chunk, in characters."""
     return ground.characters / sum(map(len, cuts))
 
 
 def heuristic_row(ground: Ground, name: str, mean: float) -> Cuts:
-    """A chunker's cuts at the size whose mean chunk length is closest to a target."""
+    """Return a chunker's cuts at the size whose mean chunk length is closest to a target."""
 
     def cut(chars: int) -> Cuts:
         split = CHUNKERS[name].make(Options(chars))
@@ -227,7 +227,7 @@ def learned_row(
     blind: bool = False,
     greedy: bool = False,
 ) -> pd.DataFrame:
-    """A learned chunker: every document is split by one trained on the documents of the other folds.
+    """Return a learned chunker: every document is split by one trained on the documents of the other folds.
 
     Args:
         lab: The lab.
@@ -266,7 +266,7 @@ def learned_row(
 
 
 def trained_scorer(lab: Lab, articles: Sequence[Article], training: ChunkerTraining) -> Any:
-    """A scorer that is trained on some articles."""
+    """Return a scorer that is trained on some articles."""
     held_out = validation_rows([article.name for article in articles], training.validation, "chunker")
     with lab.progress(training.epochs, "epochs trained (at most)") as advance:
         return train(articles, held_out, lab.settings.finest_chars, training, lab.seed, advance)
@@ -277,7 +277,7 @@ def _blinded(article: Article) -> Article:
 
 
 def _greedily(cost: np.ndarray, penalty: float) -> list[int]:
-    """The end with the lowest cost per unit, window by window; `penalty` is divided by the units of a chunk."""
+    """Return the end with the lowest cost per unit, window by window; `penalty` is divided by the units of a chunk."""
     taken = [0]
     while taken[-1] < len(cost):
         share = (cost[taken[-1]] + penalty) / np.arange(1, cost.shape[1] + 1)

@@ -83,7 +83,7 @@ class Windows:
 
 
 def windows(text: str, ends: np.ndarray, vectors: np.ndarray, longest: int) -> Windows:
-    """The windows of a text.
+    """Return the windows of a text.
 
     Args:
         text: The text.
@@ -140,7 +140,7 @@ def _unit_features(text: str, ends: np.ndarray, opens: np.ndarray, vectors: np.n
 
 
 def network(shape: Shape) -> Any:
-    """The untrained scorer, a torch module: maps vectors, features and seen to a score for each end in the window."""
+    """Return an untrained scorer, a torch module: maps vectors, features and seen to scores of ends in the window."""
     from torch import nn
 
     class Network(nn.Module):
@@ -166,14 +166,14 @@ def network(shape: Shape) -> Any:
 
 
 def device() -> str:
-    """The device of scorers: `cuda` if torch finds one, else `cpu`."""
+    """Return the device of scorers: `cuda` if torch finds one, else `cpu`."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def forward(model: Any, parts: Windows, vectors: np.ndarray, rows: slice | np.ndarray) -> Any:
-    """Scores of some windows by a network: a tensor of shape (rows, most ends of any row), on its device.
+    """Return scores of some windows by a network: a tensor of shape (rows, most ends of any row), on its device.
 
     Args:
         model: From `network`.
@@ -192,7 +192,7 @@ def forward(model: Any, parts: Windows, vectors: np.ndarray, rows: slice | np.nd
 
 
 def scores(model: Any, windows_of: Windows, vectors: np.ndarray) -> np.ndarray:
-    """Scores of a network: float32 of shape (starts, WINDOW); those of impossible chunks have no meaning."""
+    """Return scores of a network: float32 of shape (starts, WINDOW); those of impossible chunks have no meaning."""
     import torch
 
     model.eval()
@@ -205,7 +205,7 @@ def scores(model: Any, windows_of: Windows, vectors: np.ndarray) -> np.ndarray:
 
 
 def weights_of(model: Any) -> dict[str, np.ndarray]:
-    """Weights of a network, by name."""
+    """Return weights of a network, by name."""
     return {name: tensor.cpu().numpy() for name, tensor in model.state_dict().items()}
 
 
@@ -233,7 +233,7 @@ def costs(scored: np.ndarray, possible: np.ndarray) -> np.ndarray:
 
 
 def penalty_for(mean_chars: float, characters: Sequence[int], scores_of: Sequence[np.ndarray]) -> float:
-    """The penalty for which the chunks of some texts come closest to a mean length.
+    """Return the penalty for which the chunks of some texts come closest to a mean length.
 
     Args:
         mean_chars: The length, in characters.
@@ -247,7 +247,7 @@ def penalty_for(mean_chars: float, characters: Sequence[int], scores_of: Sequenc
 
 
 def bisected(chunks: Callable[[float], int], wanted: float, span: float, steps: int, equal: float = 0.0) -> float:
-    """The value for which the number of chunks comes closest to `wanted`, by bisection.
+    """Return the value for which the number of chunks comes closest to `wanted`, by bisection.
 
     Args:
         chunks: Number of chunks by value; must not increase with the value.
@@ -267,7 +267,7 @@ def bisected(chunks: Callable[[float], int], wanted: float, span: float, steps: 
 
 
 def opened(weights: Path) -> tuple[Scorer, Any]:
-    """A stored scorer, and its network.
+    """Return a stored scorer, and its network.
 
     Args:
         weights: Its safetensors file.
@@ -286,12 +286,12 @@ def opened(weights: Path) -> tuple[Scorer, Any]:
 
 
 def stored(scorer: Scorer) -> bytes:
-    """A self-describing safetensors file; equal scorers give equal bytes."""
+    """Return a self-describing safetensors file; equal scorers give equal bytes."""
     return encode({name: np.ascontiguousarray(a) for name, a in scorer.weights.items()}, scorer.facts)
 
 
 def spans_of(text: str, finest_chars: int, vectors: np.ndarray, scorer: Scorer, model: Any) -> Spans:
-    """Spans of a text; no chunk is longer than twice `finest_chars`.
+    """Return spans of a text; no chunk is longer than twice `finest_chars`.
 
     Args:
         text: Any text.

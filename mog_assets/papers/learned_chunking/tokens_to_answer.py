@@ -35,7 +35,7 @@ class Distractors:
     tokens: np.ndarray
 
     def before(self, question: int, similarity: np.ndarray) -> np.ndarray:
-        """Tokens of the chunks that are at least as similar to a question as each of these."""
+        """Return tokens of the chunks that are at least as similar to a question as each of these."""
         return self.tokens[question, np.searchsorted(-self.similarity[question], -similarity, side="right")]
 
 
@@ -62,7 +62,7 @@ def distractors(articles: Sequence[Article], cuts: Sequence[Sequence[int]]) -> I
 
 
 def tokens_to_answer(articles: Sequence[Article], cuts: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """Tokens to answer of every question over the chunks of all articles; infinite if no chunk contains its answer.
+    """Return tokens to answer of every question over chunks of all articles; infinite if none contains its answer.
 
     Args:
         articles: The articles.

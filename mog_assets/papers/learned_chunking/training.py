@@ -136,7 +136,7 @@ def train(
 
 
 def best_epoch(curve: Sequence[Mapping[str, float]]) -> int:
-    """The epoch with the fewest tokens to answer on held-out articles, the first of equals; 0 before the first."""
+    """Return epoch with the fewest tokens to answer on held-out articles, the first of equals; 0 before the first."""
     return int(min(curve, key=lambda row: row["validation_tokens"])["epoch"]) if curve else 0
 
 
@@ -145,7 +145,7 @@ def _over(curve: Sequence[Mapping[str, float]], settings: ChunkerTraining) -> bo
 
 
 def _cuts(model: Any, articles: Sequence[Article], finest_chars: int) -> tuple[list[list[int]], float]:
-    """The current cuts of articles into chunks of a mean length, and the penalty for that length."""
+    """Return the current cuts of articles into chunks of a mean length, and the penalty for that length."""
     costs_of = [costs(scores(model, a.windows, a.vectors), a.windows.possible) for a in articles]
     penalty = penalty_for(finest_chars, [int(a.ends[-1]) for a in articles], costs_of)
     return [least(cost, penalty) for cost in costs_of], penalty

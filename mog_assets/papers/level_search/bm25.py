@@ -44,7 +44,7 @@ class Statistics:
 
 
 def statistics(parts: Sequence[TermCounts]) -> Statistics:
-    """Statistics of shards, of one or of several corpora, taken together."""
+    """Return statistics of shards, of one or of several corpora, taken together."""
     chunks = sum(len(p.lengths) for p in parts)
     total = sum(int(p.lengths.sum()) for p in parts)
     frequencies: dict[str, int] = {}
@@ -63,7 +63,7 @@ def term_weights(
     k1: float,
     b: float,
 ) -> np.ndarray:
-    """What a term adds to the score of a chunk that contains it: float32 array of shape (n,), for n pairs of both.
+    """Return what a term adds to the score of a chunk that contains it: float32 of shape (n,), for n pairs of both.
 
     Args:
         counts: How often the chunk contains the term, shape (n,).
@@ -82,7 +82,7 @@ def term_weights(
 
 
 def open_bm25s(weights: np.ndarray, indices: np.ndarray, indptr: np.ndarray, chunks: int) -> Any:
-    """A bm25s index from existing weights, as CSC arrays of shape (chunks, terms)."""
+    """Return a bm25s index from existing weights, as CSC arrays of shape (chunks, terms)."""
     import bm25s
 
     index = bm25s.BM25(method="lucene", backend="numba")
@@ -131,7 +131,7 @@ class Bm25Index:
     def of(
         cls, terms: Sequence[str], weights: np.ndarray, indices: np.ndarray, indptr: np.ndarray, chunks: int
     ) -> Bm25Index:
-        """An index from existing weights, as CSC arrays of shape (chunks, terms)."""
+        """Return an index from existing weights, as CSC arrays of shape (chunks, terms)."""
         index = cls.__new__(cls)
         index._hold(terms, weights, indices, indptr, chunks)
         return index
@@ -152,7 +152,7 @@ class Bm25Index:
         return open_bm25s(self.arrays["data"], self.arrays["indices"], self.arrays["indptr"], self.chunks)
 
     def search(self, queries: Sequence[Sequence[str]], k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k best chunks for each query, best first; equal scores go to the smaller chunk number.
+        """Return the k best chunks for each query, best first; equal scores go to the smaller chunk number.
 
         Args:
             queries: Terms of n queries.
@@ -166,7 +166,7 @@ class Bm25Index:
     def search_within(
         self, queries: Sequence[Sequence[str]], k: int, groups: np.ndarray, group_of: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The k best chunks of each query's own group.
+        """Return the k best chunks of each query's own group.
 
         Args:
             queries: Terms of n queries.
@@ -225,7 +225,7 @@ class Bm25Index:
         return chunks, scores
 
     def _best(self, query: list[int], depth: int, mask: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """The best chunks of a query in any order, and their scores."""
+        """Return the best chunks of a query in any order, and their scores."""
         every = np.zeros(self.chunks, np.float32)
         self._add(query, every)
         if mask is not None:

@@ -11,7 +11,7 @@ from mog_assets.text.chunks import Layout
 
 
 def level_passages(layout: Layout, matches: Matches, levels: np.ndarray) -> Passages:
-    """One span each.
+    """Return one span each.
 
     Args:
         layout: Of all corpora.

@@ -22,7 +22,7 @@ def exactly_nearest(
     groups: np.ndarray | None = None,
     group_of: Sequence[np.ndarray] = (),
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The k nearest chunks of each corpus by products with all vectors, for many questions at a time.
+    """Return the k nearest chunks of each corpus by products with all vectors, for many questions at a time.
 
     Products are with a block of vectors at a time, of which the best are kept.
 

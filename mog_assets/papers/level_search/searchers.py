@@ -28,11 +28,11 @@ class Matches:
     score: np.ndarray
 
     def at(self, rows: np.ndarray) -> Matches:
-        """Some rows: a mask, or positions in order."""
+        """Return some rows: a mask, or positions in order."""
         return Matches(self.question[rows], self.chunk[rows], self.score[rows])
 
     def best_per_corpus(self, k: int, starts: np.ndarray) -> Matches:
-        """The k best chunks of every corpus.
+        """Return the k best chunks of every corpus.
 
         Args:
             k: How many.
@@ -51,7 +51,7 @@ class Searcher(Protocol):
 
 
 def merge(chunks: Sequence[np.ndarray], scores: Sequence[np.ndarray], starts: np.ndarray) -> Matches:
-    """Hits over corpora, or shards of them, from those of each; their scores are compared unchanged.
+    """Return hits over corpora, or shards of them, from those of each; their scores are compared unchanged.
 
     Args:
         chunks: For each corpus or shard an int64 array of shape (questions, k): its chunks, −1 if there is none.

@@ -51,7 +51,7 @@ def build_soft_labels(family: RouterFamily, work: Work) -> None:
 
 
 def _compared(family: RouterFamily, work: Work, name: str, questions: Sequence[Question]) -> np.ndarray:
-    """Similarities of a question set, see `labels.similarities`."""
+    """Return similarities of a question set, see `labels.similarities`."""
 
     def encode(texts: Sequence[str]) -> np.ndarray:
         with work.progress(len(texts), "label texts encoded") as advance:
@@ -132,7 +132,7 @@ def _keep_unchanged(work: Work, table: pd.DataFrame) -> bool:
 
 
 def _previous(family: RouterFamily, work: Work) -> tuple[router.PaperRouter | None, str | None]:
-    """The previous router if it can replace a new one; else why it cannot, or None if there is none."""
+    """Return the previous router if it can replace a new one; else why it cannot, or None if there is none."""
     artefact = work.draft.previous
     if artefact is None:
         return None, None
@@ -145,7 +145,7 @@ def _previous(family: RouterFamily, work: Work) -> tuple[router.PaperRouter | No
 def _train(
     family: RouterFamily, work: Work, table: pd.DataFrame, vectors: np.ndarray, version: str
 ) -> tuple[router.Trained, router.PaperRouter]:
-    """A new router, sealed with facts about its training data."""
+    """Return a new router, sealed with facts about its training data."""
     settings = work.settings
     if table.empty:
         raise TooFewQuestions(
@@ -180,7 +180,7 @@ def _train(
 def _worse(
     work: Work, previous: router.PaperRouter, trained: router.Trained, table: pd.DataFrame, vectors: np.ndarray
 ) -> str | None:
-    """Why the previous router is kept, by the current labels on questions that neither was trained on."""
+    """Return why the previous router is kept, by the current labels on questions that neither was trained on."""
     assert work.draft.previous is not None
     earlier = pd.read_parquet(work.draft.previous.path("questions.parquet"))
     rows = router.unseen(table, trained.held_out, earlier)
@@ -253,12 +253,12 @@ def _show(work: Work, used: router.PaperRouter, table: pd.DataFrame, vectors: np
 
 
 def _text(message: str) -> str:
-    """A message as Markdown, with HTML escaped."""
+    """Return a message as Markdown, with HTML escaped."""
     return message.replace("<", "&lt;")
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipes of this stage; without training questions there is no router."""
+    """Return the recipes of this stage; without training questions there is no router."""
     if not any(_used(settings, name) for name in settings.question_sets):
         return []
     levels = settings.level_range

@@ -92,7 +92,7 @@ AS_IN_TRAINING = Check(
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """An asset for each router, where there are test questions."""
+    """Return an asset for each router, where there are test questions."""
     if not settings.tests or not settings.trains:
         return []
     return [

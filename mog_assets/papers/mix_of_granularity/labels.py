@@ -138,7 +138,7 @@ def soft_labels(similarities: np.ndarray, values: tuple[float, float]) -> np.nda
 
 
 def label_text(question: Question, texts: Mapping[tuple[str, str], str]) -> str:
-    """The text that chunks are compared with: the gold evidence if there is any, else "question answer".
+    """Return the text that chunks are compared with: the gold evidence if there is any, else "question answer".
 
     Args:
         question: A training question.
@@ -151,7 +151,7 @@ def label_text(question: Question, texts: Mapping[tuple[str, str], str]) -> str:
 
 
 def best_chunks(searcher: Searcher, levels: Sequence[int], questions: int) -> tuple[np.ndarray, np.ndarray]:
-    """The best chunk of each level over all corpora, for every question.
+    """Return the best chunk of each level over all corpora, for every question.
 
     Args:
         searcher: Searches for n questions.
@@ -192,7 +192,7 @@ def similarities_embedding(labels: np.ndarray, tables: Mapping[int, Rows], best:
 def similarities_hitrate(
     label_terms: Sequence[Sequence[str]], counts: Mapping[int, Sequence[TermCounts]], best: np.ndarray
 ) -> np.ndarray:
-    """Share of the label's distinct tokens that occur in the best chunk of each level.
+    """Return share of the label's distinct tokens that occur in the best chunk of each level.
 
     Args:
         label_terms: Tokens of n label texts, repetitions included.
@@ -242,7 +242,7 @@ def similarities_tfidf(
 def evidence_vectors(
     questions: Sequence[Question], position: Mapping[tuple[str, str], int], layout: Layout, table: VectorTable
 ) -> np.ndarray:
-    """Vectors of gold evidence: means of the level-1 vectors under it, weighted by the characters in common.
+    """Return vectors of gold evidence: means of the level-1 vectors under it, weighted by the characters in common.
 
     They need no encoding and are computed like the vectors of coarser chunks
     (`benchmarks/README.md` compares this with encoding the evidence).

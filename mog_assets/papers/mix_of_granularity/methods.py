@@ -59,7 +59,7 @@ def _hops_routed(retrieval: Retrieval, method: Method, groups: Groups | None) ->
 
 
 def _with(*common: str) -> Callable[[Method, Settings], Needs]:
-    """What a retriever searches, and some assets of all corpora."""
+    """Return what a retriever searches, and some assets of all corpora."""
     return lambda method, settings: searched(method, settings) | Needs((), common)
 
 
@@ -69,7 +69,7 @@ def _of_graph(*common: str) -> Callable[[Method, Settings], Needs]:
 
 
 def _weights(retrieval: Retrieval, method: Method) -> list[dict[str, float] | None]:
-    """What the router gives each granularity, by its name."""
+    """Return what the router gives each granularity, by its name."""
     (family,) = (family for family in families(retrieval.corpora.settings) if family.kind == method.kind)
     rows = router_weights(retrieval, method.kind)
     return [{name: float(weight) for name, weight in zip(family.names, row, strict=True)} for row in rows]
@@ -81,7 +81,7 @@ def _nothing(what: str) -> Callable[[dict[str, float] | None], str | None]:
 
 
 def _papers(settings: Settings) -> list[str]:
-    """What Mix-of-Granularity and AT-RAG compare: levels with equal or learned weights, hops, filters by topic."""
+    """Return what Mix-of-Granularity and AT-RAG compare: levels with equal or learned weights, hops, topics."""
     names = [*(f"fused-paper-{level}" for level in settings.level_range), "mog-paper"]
     hops = [*(f"hop-{hop}" for hop in _hops(settings)), "mogg-uniform", "mogg-paper"]
     topics = [f"{name}+topics" for name in (f"fixed-{min(2, settings.levels)}", "mog-paper", "mogg-paper")]

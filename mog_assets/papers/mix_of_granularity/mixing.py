@@ -25,13 +25,13 @@ class Granularities(Protocol):
         """Number of granularities."""
 
     def starts(self, granularity: int) -> np.ndarray:
-        """First chunk of each corpus, int64 of shape (corpora,)."""
+        """Return first chunk of each corpus, int64 of shape (corpora,)."""
 
     def spread(self, matches: Matches, granularity: int) -> tuple[np.ndarray, np.ndarray]:
-        """The pieces in chunks of a granularity: the row of the hit and the piece, int64 each, in order of rows."""
+        """Return pieces in chunks of a granularity: the row of the hit and the piece, int64 each, in order of rows."""
 
     def containing(self, pieces: np.ndarray, granularity: int) -> np.ndarray:
-        """The chunk of a granularity that each piece belongs to, whatever was retrieved."""
+        """Return the chunk of a granularity that each piece belongs to, whatever was retrieved."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def emission_levels(weights: np.ndarray) -> np.ndarray:
 
 
 def ranked(chunks: RankedChunks, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the candidates by t(c)·w, question by question, best first; and their scores.
+    """Return rows of the candidates by t(c)·w, question by question, best first; and their scores.
 
     Args:
         chunks: The candidates.

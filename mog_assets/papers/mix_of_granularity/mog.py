@@ -30,7 +30,7 @@ _LEAST = 1e-4
 
 
 def weights(arrays: Mapping[str, np.ndarray], vectors: np.ndarray) -> np.ndarray:
-    """The weight of every expert for each question, float32 of shape (questions, experts), above 0.
+    """Return the weight of every expert for each question, float32 of shape (questions, experts), above 0.
 
     Args:
         arrays: See `train`.
@@ -138,7 +138,7 @@ def train(
 
 
 def _initial(sizes: list[int], generator: Any) -> list[tuple[Any, Any]]:
-    """Weights and biases like those of torch's Linear, from our own generator."""
+    """Return weights and biases like those of torch's Linear, from our own generator."""
     import torch
 
     layers = []

@@ -73,7 +73,7 @@ class LevelChunks:
         return self.layout.containing(pieces, granularity)
 
     def passages(self, matches: Matches, granularities: np.ndarray) -> Passages:
-        """One span each: see `Chunks`."""
+        """Return one span each: see `Chunks`."""
         return level_passages(self.layout, matches, granularities)
 
 
@@ -81,7 +81,7 @@ class Chunks(Granularities, Protocol):
     """Chunks that can be converted to passages."""
 
     def passages(self, matches: Matches, granularities: np.ndarray) -> Passages:
-        """Documents and spans of hits, given the granularity of each."""
+        """Return documents and spans of hits, given the granularity of each."""
 
 
 @dataclass(frozen=True)
@@ -115,16 +115,16 @@ class Ranker:
         return int(self._candidates.question.max(initial=-1)) + 1
 
     def of_one(self, granularity: int) -> Passages:
-        """The best chunks of a granularity for every question."""
+        """Return the best chunks of a granularity for every question."""
         matches = self.searcher.search(granularity, DEPTH)
         return self.chunks.passages(matches, np.full(len(matches.chunk), granularity))
 
     def equally(self, granularity: int = 1) -> Passages:
-        """The passages of every question with equal weights: chunks of a granularity."""
+        """Return the passages of every question with equal weights: chunks of a granularity."""
         return self._emitted(*self._equally, np.full(self._questions, granularity))
 
     def weighted(self, weights: np.ndarray) -> Passages:
-        """The passages of every question: chunks of the granularity that its weights choose.
+        """Return the passages of every question: chunks of the granularity that its weights choose.
 
         Args:
             weights: float array of shape (questions, granularities); a row of zeros gives no passage.
@@ -137,7 +137,7 @@ class Ranker:
 
 @remembered
 def level_ranker(retrieval: Retrieval, retriever: RetrieverName | None, groups: Groups | None = None) -> Ranker:
-    """The ranker of a retriever over levels."""
+    """Return the ranker of a retriever over levels."""
     assert retriever is not None
     corpora = retrieval.corpora
     chunks = LevelChunks(corpora.layout, corpora.settings.levels, corpora.starts)
@@ -146,7 +146,7 @@ def level_ranker(retrieval: Retrieval, retriever: RetrieverName | None, groups: 
 
 @remembered
 def hop_ranker(retrieval: Retrieval, groups: Groups | None = None) -> Ranker:
-    """The ranker of BM25 over neighbourhoods of the sentence graph."""
+    """Return the ranker of BM25 over neighbourhoods of the sentence graph."""
     around = neighbourhoods(retrieval.corpora)
     distinct = sorted({term for query in retrieval.terms for term in query})
     limits = groups
@@ -164,7 +164,7 @@ def hop_ranker(retrieval: Retrieval, groups: Groups | None = None) -> Ranker:
 
 
 def _node_groups(retrieval: Retrieval, around: Neighbourhoods, groups: Groups | None) -> list[np.ndarray]:
-    """Groups of nodes per corpus: those of the level-1 chunks in which they begin, also for neighbourhoods."""
+    """Return groups of nodes per corpus: those of the level-1 chunks in which they begin, also for neighbourhoods."""
     if groups is None:
         parts = [np.zeros(layout.count(1), np.int64) for layout in around.layouts]
     else:
@@ -207,7 +207,7 @@ def router_weights(retrieval: Retrieval, kind: str) -> np.ndarray:
 
 @remembered
 def label_weights(retrieval: Retrieval) -> np.ndarray:
-    """The soft labels of measured questions, float array of shape (questions, levels); 0 for those without."""
+    """Return the soft labels of measured questions, float array of shape (questions, levels); 0 for those without."""
     # A search does not need pandas.
     import pandas as pd
 

@@ -31,11 +31,11 @@ class Router:
     arrays: Mapping[str, np.ndarray]
 
     def weights(self, inputs: Inputs) -> np.ndarray:
-        """The weight of every expert for each question."""
+        """Return the weight of every expert for each question."""
         return mog.weights(self.arrays, inputs.vectors)
 
     def parts(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
-        """What every expert gives to the scores of some candidates, shape (rows, experts)."""
+        """Return what every expert gives to the scores of some candidates, shape (rows, experts)."""
         return inputs.candidates.relative[rows] * self.weights(inputs)[inputs.candidates.question[rows]]
 
     def scores(self, inputs: Inputs) -> np.ndarray:
@@ -43,7 +43,7 @@ class Router:
         return lifted(inputs.candidates, mog.scores(inputs.candidates, self.weights(inputs)))
 
     def files(self, facts: Mapping[str, Any]) -> dict[str, bytes]:
-        """What `open_router` reads, by the name of the file; `facts` are its `facts`."""
+        """Return what `open_router` reads, by the name of the file; `facts` are its `facts`."""
         arrays = {name: np.ascontiguousarray(array, np.float32) for name, array in self.arrays.items()}
         return {ARRAYS: encode(arrays, facts)}
 

@@ -137,7 +137,7 @@ def train(
 
 
 def predict(weights: Mapping[str, np.ndarray], vectors: np.ndarray) -> np.ndarray:
-    """The router's weight of every level for each query.
+    """Return the router's weight of every level for each query.
 
     Args:
         weights: See `Trained`.
@@ -153,7 +153,7 @@ def predict(weights: Mapping[str, np.ndarray], vectors: np.ndarray) -> np.ndarra
 
 
 def chosen_levels(outputs: np.ndarray) -> list[int]:
-    """Number of questions for which each level has the greatest weight, finest level first.
+    """Return number of questions for which each level has the greatest weight, finest level first.
 
     Args:
         outputs: Result of `predict`, shape (n, levels).
@@ -187,7 +187,7 @@ def _logits(weights: Mapping[str, np.ndarray], vectors: np.ndarray) -> np.ndarra
 
 
 def unseen(questions: pd.DataFrame, held_out: np.ndarray, earlier: pd.DataFrame) -> np.ndarray:
-    """Questions that neither a new router nor an earlier one was trained on, so that neither has an advantage.
+    """Return questions that neither a new router nor an earlier one was trained on, so that neither has an advantage.
 
     A group stays in training or validation as long as its document id and the validation share do not change, so most
     questions held out now were held out before. The others are found by group and by text: renaming a document can move
@@ -244,7 +244,7 @@ def compare(
 
 
 def sealed(weights: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> PaperRouter:
-    """A router whose facts include the checksum of its weights.
+    """Return a router whose facts include the checksum of its weights.
 
     Args:
         weights: See `Trained`.
@@ -255,7 +255,7 @@ def sealed(weights: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> Paper
 
 
 def encoded(router: PaperRouter) -> bytes:
-    """A self-describing safetensors file; equal routers give equal bytes."""
+    """Return a self-describing safetensors file; equal routers give equal bytes."""
     return encode(router.weights, router.facts)
 
 
@@ -282,7 +282,7 @@ def open_router(stored: Artefact, encoder: str, levels: int) -> PaperRouter:
 
 
 def is_intact(stored: Artefact) -> bool:
-    """Whether the file is intact."""
+    """Return whether the file is intact."""
     try:
         _checked(stored)
     except MogError:
@@ -291,7 +291,7 @@ def is_intact(stored: Artefact) -> bool:
 
 
 def _checked(stored: Artefact) -> PaperRouter:
-    """The router in the store, without checking encoder and levels."""
+    """Return the router in the store, without checking encoder and levels."""
     path = stored.path(WEIGHTS)
     try:
         weights, facts = decode(read(stored, WEIGHTS, "router"))
@@ -321,7 +321,7 @@ def _checksum(weights: Mapping[str, np.ndarray]) -> str:
 
 
 def weights_fault(outputs: np.ndarray, trained_on: str = "training questions") -> str | None:
-    """What is wrong with a router that has these outputs; None if nothing is.
+    """Return what is wrong with a router that has these outputs; None if nothing is.
 
     Args:
         outputs: Result of `predict`, shape (n, levels).
@@ -338,7 +338,7 @@ def weights_fault(outputs: np.ndarray, trained_on: str = "training questions") -
 
 
 def _initial(sizes: Sequence[int], generator: Any) -> list[tuple[Any, Any]]:
-    """Weights and biases initialised like torch's Linear, but from our own generator."""
+    """Return weights and biases initialised like torch's Linear, but from our own generator."""
     import torch
 
     layers = []
@@ -369,7 +369,7 @@ def _require_finite(losses: Mapping[str, float], epoch: int, settings: RouterSet
 
 
 def _misfit(weights: Mapping[str, np.ndarray]) -> str | None:
-    """Why these arrays are not a router; None if they are."""
+    """Return why these arrays are not a router; None if they are."""
     depth = len(weights) // 2
     names = {f"layer{n}.{name}" for n in range(depth) for name in ("weight", "bias")}
     if not weights or set(weights) != names:

@@ -11,7 +11,7 @@ from mog_assets.resources.errors import TooFewQuestions
 
 
 def validation_rows(groups: Sequence[str], share: float, what: str) -> np.ndarray:
-    """Rows whose group's hash is in the lowest `share`: a group keeps its part when others are added.
+    """Return rows whose group's hash is in the lowest `share`: a group keeps its part when others are added.
 
     Args:
         groups: Group of each of n questions, such as its document.

@@ -32,7 +32,7 @@ GROUP = "topics"
 
 
 def fit_level(settings: Settings) -> int:
-    """The level on whose chunks topics are fitted."""
+    """Return the level on whose chunks topics are fitted."""
     return min(2, settings.levels)
 
 
@@ -69,7 +69,7 @@ def _buckets(work: Work, corpus: str, level: int) -> list[Bucket]:
 
 
 def _previous(work: Work, wanted: dict[str, Any]) -> tuple[TopicModel | None, str]:
-    """The previous model if it can be reused, and why not otherwise."""
+    """Return the previous model if it can be reused, and why not otherwise."""
     artefact = work.draft.previous
     if artefact is None:
         return None, "fitted: there was no model, or a damaged one"
@@ -174,7 +174,7 @@ def build_assigned(work: Work) -> None:
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipes of this stage."""
+    """Return the recipes of this stage."""
     level, levels = fit_level(settings), settings.level_range
     return [
         Recipe(

@@ -50,7 +50,7 @@ def assign_bucket(bucket: dict[str, Any], model: str, out: str) -> int:
 
 
 def read_assigned(paths: Sequence[Path]) -> Assigned:
-    """Topics and probabilities in the files of some buckets."""
+    """Return topics and probabilities in the files of some buckets."""
     return np.concatenate([np.empty(0, _ROW), *(np.load(path) for path in paths)])
 
 
@@ -60,7 +60,7 @@ def read_topics(stored: Artefact, level: int) -> np.ndarray:
 
 
 def labels_of(stored: Artefact) -> list[str]:
-    """The labels of the topics that chunks of a corpus were given, in order."""
+    """Return the labels of the topics that chunks of a corpus were given, in order."""
     labels: list[str] = stored.manifest.info["labels"]
     return labels
 

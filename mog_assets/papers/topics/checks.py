@@ -8,7 +8,7 @@ from mog_assets.papers.topics.model import open_model
 
 
 def drafted(work: Work, level: int) -> Assigned:
-    """Topics of the chunks of a level, from the draft."""
+    """Return topics of the chunks of a level, from the draft."""
     names = sorted(name for name in work.draft.files if name.startswith(file_name(level, "bucket")))
     return read_assigned([work.draft.path(name) for name in names])
 

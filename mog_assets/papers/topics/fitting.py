@@ -77,12 +77,12 @@ def fit_buckets(
 
 
 def may_have_topics(buckets: Sequence[Bucket], settings: TopicSettings) -> bool:
-    """Whether there are enough chunks for HDBSCAN: it needs two clusters of the smallest size to find any."""
+    """Return whether there are enough chunks for HDBSCAN: it needs two clusters of the smallest size to find any."""
     return sum(bucket.vector_bucket.count for bucket in buckets) >= 2 * settings.min_topic_size
 
 
 def made_with(level: int, settings: TopicSettings, seed: int, encoder: str, made_by: str) -> dict[str, Any]:
-    """The part of a model's facts that changes the model of the same chunks."""
+    """Return the part of a model's facts that changes the model of the same chunks."""
     # Neither the rule for fitting again nor names change the result.
     return {
         "level": level,
@@ -133,7 +133,7 @@ def _fit_and_tell(answer: Any, arguments: dict[str, Any]) -> None:
 def _sample(
     buckets: Sequence[Bucket], hashes: Sequence[np.ndarray], level: int, wanted: np.ndarray
 ) -> tuple[np.ndarray, list[str]]:
-    """Vectors and texts of the chunks with these hashes (sorted), one each, in their order."""
+    """Return vectors and texts of the chunks with these hashes (sorted), one each, in their order."""
     vectors: dict[int, np.ndarray] = {}
     texts: dict[int, str] = {}
     for bucket, hashes_of in zip(buckets, hashes, strict=True):
@@ -222,7 +222,7 @@ def _centroids(vectors: np.ndarray, topics: np.ndarray, number: int, quantile: f
 
 
 def _temperature(vectors: np.ndarray, topics: np.ndarray, centroids: np.ndarray) -> float:
-    """The temperature at which the softmax of cosines makes the topics of a sample most likely.
+    """Return the temperature at which the softmax of cosines makes the topics of a sample most likely.
 
     The likelihood is concave in the inverse of the temperature, so its slope has one root; where every vector is
     nearest to the centroid of its topic there is none, and the least temperature is best.

@@ -118,7 +118,7 @@ class TopicModel:
         return topics, probabilities
 
     def distribution(self, vectors: np.ndarray) -> np.ndarray:
-        """How much each vector is of each topic: the softmax of its cosines with the centroids, at `temperature`.
+        """Return how much each vector is of each topic: the softmax of its cosines with centroids, at `temperature`.
 
         An outlier has a distribution too: it is flatter, because no cosine stands out. The largest share is that of the
         topic that `assign` gives, unless the vector is an outlier or two cosines are equal to six decimals.
@@ -154,7 +154,7 @@ class TopicModel:
 
 
 def agreement(model: TopicModel, question_vectors: np.ndarray, piece_vectors: np.ndarray) -> np.ndarray:
-    """How far pieces are of the same topics as questions: the products of their distributions over topics.
+    """Return how far pieces are of the same topics as questions: the products of their distributions over topics.
 
     Args:
         model: The topic model.
@@ -172,7 +172,7 @@ def agreement(model: TopicModel, question_vectors: np.ndarray, piece_vectors: np
 
 
 def distinct(labels: Sequence[str], words: Sequence[Sequence[str]]) -> list[str]:
-    """Labels that differ from each other: equal ones get a term of their topic that the others lack, or a number.
+    """Return labels that differ from each other: equal ones get a term of their topic that others lack, or a number.
 
     Args:
         labels: Of the topics, in order; an empty one becomes `topic` with its number.
@@ -197,26 +197,26 @@ def distinct(labels: Sequence[str], words: Sequence[Sequence[str]]) -> list[str]
 
 
 def vector_hashes(vectors: np.ndarray) -> np.ndarray:
-    """A hash of every row of float16 vectors, uint64 of shape (n,): identifies chunks, and selects samples of them."""
+    """Return hashes of rows of float16 vectors, uint64 of shape (n,): they identify chunks, and select samples."""
     rows = np.ascontiguousarray(vectors)
     digests = (hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
     return np.frombuffer(b"".join(digests), np.uint64)
 
 
 def share_unseen(model: TopicModel, hashes: Sequence[np.ndarray]) -> float:
-    """Share of chunks, given as `vector_hashes` per bucket, that were in no corpus when the model was fitted."""
+    """Return share of chunks, given as `vector_hashes` per bucket, that were in no corpus when the model was fitted."""
     every = np.concatenate([np.zeros(0, np.uint64), *hashes])
     return float((~np.isin(every, model.seen)).mean()) if len(every) else 0.0
 
 
 def encoded(model: TopicModel) -> bytes:
-    """A model as a safetensors file."""
+    """Return a model as a safetensors file."""
     arrays = {"centroids": model.centroids, "thresholds": model.thresholds, "seen": model.seen}
     return encode(arrays, model.facts)
 
 
 def open_model(stored: Artefact, encoder: str | None = None) -> TopicModel:
-    """The topic model that is stored.
+    """Return the topic model that is stored.
 
     Args:
         stored: Its artefact.
@@ -236,7 +236,7 @@ def open_model(stored: Artefact, encoder: str | None = None) -> TopicModel:
 
 
 def decoded(data: bytes, path: Path) -> TopicModel:
-    """The model in the bytes of a file.
+    """Return the model in the bytes of a file.
 
     Raises:
         MogError: they are not a topic model.
@@ -255,7 +255,7 @@ def decoded(data: bytes, path: Path) -> TopicModel:
 
 
 def is_intact(stored: Artefact) -> bool:
-    """Whether a stored model can be used."""
+    """Return whether a stored model can be used."""
     try:
         open_model(stored)
     except MogError:

@@ -12,7 +12,7 @@ _MOST_TOPICS, _MOST_CORPORA = 25, 30
 
 
 def topics_by_corpus(corpora: Sequence[str], counts: np.ndarray, labels: Mapping[int, str]) -> bytes:
-    """Share of each corpus's chunks in the largest topics, the outliers and the rest (AT-RAG, figure 3).
+    """Return share of each corpus's chunks in the largest topics, the outliers and the rest (AT-RAG, figure 3).
 
     Args:
         corpora: Names of the rows; if there are many, only the first ones are shown.

@@ -38,7 +38,7 @@ def _stop_words() -> frozenset[str]:
 
 
 def topic_terms(texts: Sequence[str], topics: np.ndarray, number: int, most: int = 10) -> list[list[str]]:
-    """The terms of every topic, the best first.
+    """Return the terms of every topic, the best first.
 
     A term is a word, or a pair of words that mostly stand together. Of words with the same stem, only the most frequent
     form is shown. Stop words, units, numbers, and words that are common in most topics are left out.
@@ -74,7 +74,7 @@ def topic_terms(texts: Sequence[str], topics: np.ndarray, number: int, most: int
 
 
 def _lines(text: str) -> Iterator[list[str]]:
-    """The words of a text, in runs that nothing interrupts."""
+    """Yield the words of a text, in runs that nothing interrupts."""
     for part in _APART.split(_POSSESSIVE.sub("", text)):
         run: list[str] = []
         for word in re.findall(r"\w+", part):
@@ -88,7 +88,7 @@ def _lines(text: str) -> Iterator[list[str]]:
 
 
 def _stems(words: Collection[str]) -> dict[str, str]:
-    """The stem of every word; the plurals of "leaf" and "knife", which the stemmer does not know, have theirs."""
+    """Return stem of every word; the plurals of "leaf" and "knife", which the stemmer does not know, have theirs."""
     lower = {word.lower() for word in words}
     singulars = {}
     for word in words:
@@ -100,7 +100,7 @@ def _stems(words: Collection[str]) -> dict[str, str]:
 
 
 def _counted(rows: Sequence[Collection[int]], topics: np.ndarray, number: int, words: int) -> sparse.csr_matrix:
-    """How often each topic has each word, shape (1 + topics, words); the first row is of chunks without a topic."""
+    """Return how often each topic has each word, shape (1 + topics, words); the first row has chunks without one."""
     owner = np.repeat(np.asarray(topics, np.int64) + 1, [len(row) for row in rows])
     flat = np.fromiter((i for row in rows for i in row), np.int64, len(owner))
     counts = sparse.csr_matrix((np.ones(len(flat)), (owner, flat)), shape=(number + 1, words))
@@ -119,7 +119,7 @@ def _weighed(counts: sparse.csr_matrix) -> sparse.csr_matrix:
 
 
 def _common(counts: sparse.csr_matrix, topics: np.ndarray) -> np.ndarray:
-    """Words that half of the topics have often, bool of shape (words,).
+    """Return words that half of the topics have often, bool of shape (words,).
 
     Args:
         counts: How many chunks of each topic have each word, as `_counted`.
@@ -135,7 +135,7 @@ def _common(counts: sparse.csr_matrix, topics: np.ndarray) -> np.ndarray:
 
 
 def _chosen(best: Sequence[str], texts: Sequence[list[list[str]]], stems: dict[str, str], most: int) -> list[str]:
-    """Terms of the best stems of a topic, in their order."""
+    """Return terms of the best stems of a topic, in their order."""
     wanted = set(best)
     single, pairs = Counter[str](), Counter[tuple[str, str]]()
     words, shown = Counter[Word](), Counter[tuple[str, str, tuple[str, str]]]()

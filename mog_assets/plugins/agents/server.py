@@ -127,19 +127,19 @@ class Agents:
         return await self.run_tool(self._search, work)
 
     async def fetch(self, id: Id, ctx: Context) -> Fetched:
-        """The text of a passage, or of a whole document."""
+        """Return the text of a passage, or of a whole document."""
         with_url = _urls(ctx, self.options)
         return await self.run_tool(self.documents, lambda: self._fetched(self.project_for(ctx), id, with_url))
 
     async def run_tool(self, work: Slots, function: Callable[[], T]) -> T:
-        """The result of a tool; what goes wrong is told to the agent."""
+        """Return the result of a tool; what goes wrong is told to the agent."""
         try:
             return await work.run(function)
         except Exception as error:
             raise ToolError(problem_of(error).detail) from None
 
     def project_for(self, ctx: Context) -> Any:
-        """The project as whoever calls a tool may see it."""
+        """Return the project as whoever calls a tool may see it."""
         authorizer = self.project.authorizer
         # On standard input, it was said at the start who asks.
         if authorizer is None or self.project.seen_as:
@@ -198,7 +198,7 @@ class Agents:
 
 
 def _document(project: Any, id: str) -> tuple[Document, Spans]:
-    """The document of an id, and the places that it names."""
+    """Return the document of an id, and the places that it names."""
     corpus, _, doc = id.partition("/")
     before, mark, places = doc.rpartition("#")
     try:
@@ -212,7 +212,7 @@ def _document(project: Any, id: str) -> tuple[Document, Spans]:
 
 
 def server(project: Any, options: ServerOptions, search: Slots, answers: Slots, documents: Slots) -> MCPServer:
-    """The MCP server of an open project."""
+    """Return the MCP server of an open project."""
     agents = Agents(project, options, search, answers, documents)
     mcp_server: MCPServer = MCPServer(
         "mog-assets",
@@ -250,7 +250,7 @@ def _written(spans: Spans) -> str:
 
 
 def _cut(spans: Spans, most: int) -> tuple[Spans, Spans]:
-    """The first so many characters, and the rest."""
+    """Return the first so many characters, and the rest."""
     first: Spans = []
     for row, (start, end) in enumerate(spans):
         if end - start > most:
@@ -261,7 +261,7 @@ def _cut(spans: Spans, most: int) -> tuple[Spans, Spans]:
 
 
 def _urls(ctx: Context, options: ServerOptions) -> Callable[[str], str]:
-    """What gives an id its URL: the page of the document on this server, or a name where there is no server."""
+    """Return what gives an id its URL: the page of the document on this server, or a name where there is no server."""
     host = (ctx.headers or {}).get("host")
     base = options.public_url.rstrip("/") or (f"http://{host}" if host else "")
 
@@ -298,7 +298,7 @@ async def _serve_stdio(mcp_server: MCPServer) -> None:
 
 
 def _refusal(error: ValidationError) -> JSONRPCError:
-    """The answer to a line that is no JSON, or JSON that is no message."""
+    """Return the answer to a line that is no JSON, or JSON that is no message."""
     faults = error.errors()
     if any(fault["type"] == "json_invalid" for fault in faults):
         return JSONRPCError(

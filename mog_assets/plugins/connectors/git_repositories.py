@@ -84,7 +84,7 @@ class _Repository:
             self._git(*quick, "fetch", "-q", "origin", *options, written="".join(f"{blob}\n" for blob in blobs))
 
     def read(self, name: str) -> bytes:
-        """The bytes of a file."""
+        """Return the bytes of a file."""
         with self._alone:
             if self._blobs is None:
                 command = self._command("cat-file", "--batch")
@@ -160,7 +160,7 @@ def _looked(address: str, previous: dict[str, _Repository]) -> _Repository:
 
 
 def _head(url: str, branch: str) -> tuple[str, str]:
-    """The full name of a branch or tag, and its commit: one request."""
+    """Return the full name of a branch or tag, and its commit: one request."""
     names = ["HEAD"] if branch == "HEAD" else [f"refs/heads/{branch}", f"refs/tags/{branch}"]
     answer = _run(["git", "ls-remote", "--", url, *names, f"{names[-1]}^{{}}"]).decode()
     heads = {name: commit for commit, name in (line.split("\t") for line in answer.splitlines())}

@@ -32,7 +32,7 @@ _TOGETHER = 16
 
 
 def _opened(scheme: str, address: str) -> tuple[Any, str]:
-    """The store, and the path of the address in it."""
+    """Return the store, and the path of the address in it."""
     import fsspec
 
     try:
@@ -45,7 +45,7 @@ def _opened(scheme: str, address: str) -> tuple[Any, str]:
 
 
 def _items(scheme: str, address: str) -> Mapping[str, Item]:
-    """All objects below an address that may be documents; hidden ones are none, as in a folder."""
+    """Return all objects below an address that may be documents; hidden ones are none, as in a folder."""
     store, root = _opened(scheme, address)
     store.invalidate_cache()
     objects = store.find(root, detail=True)

@@ -47,7 +47,7 @@ class _Rows:
         self.items = {name_of(part): Item(_digest(lines)) for part, lines in groupby(rows, key=lambda row: row[0])}
 
     def read(self, name: str) -> Iterator[bytes]:
-        """The lines of a part."""
+        """Yield the lines of a part."""
         query = "SELECT line FROM rows WHERE part = ? ORDER BY line"
         for (line,) in self._database.execute(query, (number_of(name),)):
             yield f"{line}\n".encode()

@@ -127,14 +127,14 @@ class _Site:
         return rules
 
     def _refusal(self, url: str) -> str:
-        """Why a page is not asked for; empty if it is."""
+        """Return why a page is not asked for; empty if it is."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or parts.netloc != self.host:
             return f"expected a page of {self.host}: not asked for"
         return "" if self._robots.can_fetch(AGENT, url) else "robots.txt of the site forbids it: not asked for"
 
     def _name(self, url: str, kind: str) -> str:
-        """The name of a page, with a suffix of its kind; without one, what a program makes of a path is a page."""
+        """Return name of a page, with a suffix of its kind; without one, what a program makes of a path is a page."""
         parts = urlsplit(url)
         path = parts.path.strip("/")
         if not path or parts.path.endswith("/"):
@@ -148,7 +148,7 @@ class _Site:
         return _distinct(path, parts.query) if parts.query else path
 
     def _looked_at(self, url: str) -> tuple[Item, str]:
-        """A page as an item, and its kind, empty if the site does not say it."""
+        """Return a page as an item, and its kind, empty if the site does not say it."""
         try:
             answer = self._answer("HEAD", url)
             # The library calls plain what has none.
@@ -170,7 +170,7 @@ class _Site:
         return Item(hashlib.sha256(_content(content)).hexdigest())
 
     def read(self, name: str) -> bytes:
-        """A page.
+        """Return a page.
 
         Raises:
             Refusal: it is not there.
@@ -198,7 +198,7 @@ class _Site:
         return unpacked
 
     def _answer(self, method: str, url: str) -> _Answer:
-        """The answer to a request; redirects are followed within the site."""
+        """Return the answer to a request; redirects are followed within the site."""
         for _ in range(_MOST_REDIRECTS):
             self._wait()
             answer = self._send(method, url)
@@ -252,7 +252,7 @@ def _entries(content: bytes) -> tuple[list[tuple[str, str]], bool]:
 
 
 def _type(answer: _Answer) -> Message:
-    """The `Content-Type` of an answer."""
+    """Return the `Content-Type` of an answer."""
     message = Message()
     message["Content-Type"] = answer.headers.get("content-type", "")
     return message
@@ -280,7 +280,7 @@ def _date(text: str | None) -> float | None:
 
 
 def _day(text: str) -> float | None:
-    """The time of a date of a sitemap (W3C's profile of ISO 8601)."""
+    """Return the time of a date of a sitemap (W3C's profile of ISO 8601)."""
     try:
         when = datetime.fromisoformat(text)
     except ValueError:

@@ -17,7 +17,7 @@ def _flow(name: str, entry: Entry) -> str:
 
 
 def with_entry(text: str, section: str, name: str, entry: Entry) -> str:
-    """The text of a configuration with one more corpus or question set, after the others.
+    """Return the text of a configuration with one more corpus or question set, after the others.
 
     Args:
         text: Of a valid configuration.
@@ -75,7 +75,7 @@ def _in_brackets(text: str, node: yaml.CollectionNode, added: str) -> str:
 
 
 def _with_lines(text: str, at: int, left: str, lines: str, line_end: str) -> str:
-    """A text with lines before `at`, or after its line, and before blank lines and comments that are not indented."""
+    """Return text with lines before `at`, or after its line, and before blank lines and comments not indented."""
     if at and text[at - 1] != "\n":
         at = text.find("\n", at) + 1 or len(text)
     before = text[:at].splitlines(keepends=True)

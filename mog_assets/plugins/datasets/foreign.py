@@ -142,7 +142,7 @@ def write_questions(records: Iterable[Mapping[str, Any]], stream: BinaryIO, note
 
 
 def read_at_once(path: Path, kind: str, limit: int) -> bytes:
-    """The content of a file that is read at once.
+    """Return the content of a file that is read at once.
 
     Raises:
         MogError: it cannot be read, or has more than `limit` bytes.

@@ -63,7 +63,7 @@ def export(path: str | None, folder: Path | None, vectors: bool, level: int) -> 
 
 
 def _vectors(settings: config.Settings, level: int) -> dict[str, Callable[[Path], object]]:
-    """The function that writes the file of each corpus, by its path in the folder.
+    """Return the function that writes the file of each corpus, by its path in the folder.
 
     Raises:
         ConfigError: there is no such level.
@@ -81,7 +81,7 @@ def _vectors(settings: config.Settings, level: int) -> dict[str, Callable[[Path]
 
 
 def _exported(settings: config.Settings) -> dict[str, Callable[[Path], object]]:
-    """The function that writes each file of the export, by its path in the folder."""
+    """Return the function that writes each file of the export, by its path in the folder."""
     from mog_assets.answer.rows import read_answers
     from mog_assets.plugins.exports.measures import answer_files, retrieval_files
     from mog_assets.questions.sets import load_questions

@@ -34,7 +34,7 @@ _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\
 def retrieval_files(
     passages: Path, per_question: Path, scores: Path, questions: Mapping[str, Sequence[Question]]
 ) -> dict[str, Writer]:
-    """The files to export for retrieval.
+    """Return the files to export for retrieval.
 
     Args:
         passages: The table `runs.parquet`.
@@ -73,7 +73,7 @@ def retrieval_files(
 
 
 def answer_files(answers: pd.DataFrame, per_question: Path, scores: Path) -> dict[str, Writer]:
-    """The files to export for answers.
+    """Return the files to export for answers.
 
     Args:
         answers: All answers.
@@ -93,7 +93,7 @@ def answer_files(answers: pd.DataFrame, per_question: Path, scores: Path) -> dic
 
 
 def trec_run(runs: pd.DataFrame) -> Iterator[str]:
-    """Lines of a TREC run: question, Q0, document, rank, score, method.
+    """Yield lines of a TREC run: question, Q0, document, rank, score, method.
 
     Args:
         runs: Ranked passages of one method for the questions of one set.
@@ -115,14 +115,14 @@ def trec_run(runs: pd.DataFrame) -> Iterator[str]:
 
 
 def trec_qrels(questions: Iterable[Question]) -> Iterator[str]:
-    """Lines of TREC qrels: question, 0, document, grade; documents with gold evidence have at least 1."""
+    """Yield lines of TREC qrels: question, 0, document, grade; documents with gold evidence have at least 1."""
     for question in questions:
         for (corpus, doc), grade in sorted(question.grades.items()):
             yield f"{_coded(question.id, _PRINTABLE)} 0 {_coded(corpus, _PRINTABLE)}/{_coded(doc, _PRINTABLE)} {grade}"
 
 
 def file_names(names: Iterable[str]) -> dict[str, str]:
-    """A file or folder name, without extension, that is valid on any system, for each of some names.
+    """Return a file or folder name, without extension, that is valid on any system, for each of some names.
 
     Returns:
         By name: the name, percent-encoded where a character, a device name of Windows, or a leading or trailing dot is
@@ -141,7 +141,7 @@ def _file_name(name: str, unescaped: frozenset[str]) -> str:
 
 
 def _coded(text: str, unescaped: frozenset[str]) -> str:
-    """A text in which every character that is not kept is percent-encoded as UTF-8."""
+    """Return a text in which every character that is not kept is percent-encoded as UTF-8."""
     return "".join(c if c in unescaped else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text)
 
 
@@ -151,7 +151,7 @@ def _write_lines(lines: Callable[[], Iterable[str]], path: Path) -> None:
 
 
 def write_csv(table: Path, path: Path) -> None:
-    """A Parquet table as CSV in UTF-8.
+    """Write a Parquet table as CSV in UTF-8.
 
     A text that a spreadsheet would read as a formula, because it starts with = + - @ (also full width), a tab or a line
     break, gets a leading apostrophe; numbers stay numbers, and Parquet has every text unchanged.

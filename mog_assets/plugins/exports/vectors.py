@@ -29,7 +29,7 @@ _SPAN = [("start", pa.int64()), ("end", pa.int64()), ("page", pa.int32()), ("hea
 
 
 def schema(size: int) -> pa.Schema:
-    """The columns: the id of the point, where the chunk stands, its text, and its vector of some size."""
+    """Return the columns: the id of the point, where the chunk stands, its text, and its vector of some size."""
     of_file = [("path", pa.string()), ("modified", pa.string()), ("metadata", pa.string())]
     texts = [("title", pa.string()), ("text", pa.string())]
     return pa.schema([("id", pa.string()), *_PLACE, *_SPAN, *of_file, *texts, ("vector", pa.list_(pa.float32(), size))])

@@ -21,7 +21,7 @@ _PATIENCE = 1.0
 
 
 def quote_of(document: str, span: Span, text: str | None) -> use.UsedQuote:
-    """What stands at a place of a document.
+    """Return what stands at a place of a document.
 
     Args:
         document: The text of the document.

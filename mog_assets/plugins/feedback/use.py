@@ -78,17 +78,17 @@ class Entry:
 
 
 def log_path(home: Path) -> Path:
-    """The file of the log."""
+    """Return the file of the log."""
     return home / "use" / "use.sqlite"
 
 
 def written(question: str) -> str:
-    """A question as it is kept: two that differ only in blanks or in the composition of letters are the same."""
+    """Return a question as it is kept: two that differ only in blanks or in the composition of letters are the same."""
     return " ".join(unicodedata.normalize("NFC", question).split())
 
 
 def quoted(corpus: str, doc: str, text: str, start: int, end: int) -> UsedQuote:
-    """Characters `start` … `end` − 1 of a document's text, with what tells them from other places that say the same."""
+    """Return characters `start` … `end` − 1 of a text, with what tells them from other places that say the same."""
     size = 0
     while size < _MOST_CONTEXT and _repeated(text, text[max(0, start - size) : end + size]):
         size = max(_CONTEXT, 2 * size)
@@ -269,7 +269,7 @@ def _delete(path: Path, where: str, values: Sequence[Any], seconds: float) -> in
 
 
 def entries(path: Path, most: int | None = None) -> list[Entry]:
-    """The latest entries, newest first; all if `most` is None.
+    """Return the latest entries, newest first; all if `most` is None.
 
     Raises:
         MogError: the log cannot be read.
@@ -294,7 +294,7 @@ def entries(path: Path, most: int | None = None) -> list[Entry]:
 
 
 def use_records(path: Path, unanswered: bool = True) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What the log says, as records of a question set: one for each text of a question, in the order of first use.
+    """Yield what the log says, as records of a question set: one for each text of a question, in order of first use.
 
     Args:
         path: Of the log; without a file there are no records.
@@ -336,7 +336,7 @@ def _joined(quotes: Sequence[UsedQuote]) -> list[UsedQuote]:
 
 
 def _union(first: UsedQuote, second: UsedQuote) -> UsedQuote | None:
-    """Both as one quote, if the second begins within the first; None if they are apart or say different things."""
+    """Return both as one quote, if the second begins within the first; None if they are apart or differ."""
     at, both = second.start - first.start, min(first.end, second.end) - second.start
     if (first.corpus, first.doc) != (second.corpus, second.doc) or both < 0:
         return None
@@ -349,7 +349,7 @@ def _union(first: UsedQuote, second: UsedQuote) -> UsedQuote | None:
 
 
 def state(path: Path, unanswered: bool = True) -> list[str | int] | None:
-    """A value that changes when, and only when, rows that `use_records` reads with the same arguments come or go.
+    """Return value that changes when, and only when, rows that `use_records` reads with the same arguments come or go.
 
     Returns:
         A name that the file got when it was created, and a number that grows; None if there is no file.

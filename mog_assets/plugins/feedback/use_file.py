@@ -31,7 +31,7 @@ _SCHEMA = (
 
 
 def connected(path: Path, seconds: float, synchronous: str = "NORMAL", threads: bool = False) -> sqlite3.Connection:
-    """A connection to the log, which is created if there is none.
+    """Return a connection to the log, which is created if there is none.
 
     Args:
         path: Of the log.

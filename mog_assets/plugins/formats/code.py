@@ -40,7 +40,7 @@ _DEEPEST = 6
 
 
 def suffixes() -> list[str]:
-    """Those of the languages whose grammars are installed."""
+    """Return those of the languages whose grammars are installed."""
     packages = {package for package, _ in _GRAMMARS.values()}
     installed = {package for package in packages if find_spec(package) is not None}
     return [suffix for suffix, (package, _) in _GRAMMARS.items() if package in installed]
@@ -97,7 +97,7 @@ def _definitions(content: bytes, suffix: str) -> list[tuple[int, int, str]]:
 
 @cache
 def _grammar(package: str, function: str) -> tuple[Any, Any]:
-    """The language and the query of its definitions."""
+    """Return the language and the query of its definitions."""
     from tree_sitter import Language, Query
 
     grammar = import_module(package)

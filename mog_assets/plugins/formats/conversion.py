@@ -36,7 +36,7 @@ def _program() -> str | None:
 
 
 def missing(suffix: str) -> str:
-    """Why files with a suffix cannot be read here; empty if they can."""
+    """Return why files with a suffix cannot be read here; empty if they can."""
     if suffix not in INTO or _program():
         return ""
     return (
@@ -46,7 +46,7 @@ def missing(suffix: str) -> str:
 
 
 def converted(content: bytes, suffix: str, limits: Mapping[str, Any]) -> bytes:
-    """A document in the format that `INTO` has for its suffix; takes some 2 s.
+    """Return a document in the format that `INTO` has for its suffix; takes some 2 s.
 
     Raises:
         ValueError: LibreOffice cannot read it, or is not installed; the message is the reason.

@@ -82,12 +82,12 @@ class _Written(NamedTuple):
 
 
 def _page_of(written: _Written) -> Parsed:
-    """A text with its headings."""
+    """Return a text with its headings."""
     return read_html(written.text, "") if written.html else Parsed("", written.text)
 
 
 def _texts(part: Message, unread: list[str]) -> list[_Written]:
-    """The texts below a part in their order, none of them blank; what else is there is named in `unread`."""
+    """Return the texts below a part in their order, none of them blank; what else is there is named in `unread`."""
     kind, inner = part.get_content_type(), cast(Any, part.get_payload())
     chosen: list[_Written] = []
     if kind == "message/rfc822" and isinstance(inner, list):
@@ -114,7 +114,7 @@ def _texts(part: Message, unread: list[str]) -> list[_Written]:
 
 
 def _written(html: bool, text: str) -> list[_Written]:
-    """A text unless it is blank; a page is not laid out for that, which takes long."""
+    """Return a text unless it is blank; a page is not laid out for that, which takes long."""
     from lxml import etree
 
     shown = text

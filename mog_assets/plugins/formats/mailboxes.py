@@ -16,7 +16,7 @@ _LINE = 1 << 20
 
 
 def messages(stream: BinaryIO, limit: int) -> Iterator[tuple[int, str, bytes, int]]:
-    """Number (from 1), name, bytes and size of every message; of one with more than `limit` bytes only its size.
+    """Yield number (from 1), name, bytes and size of every message; of one with more than `limit` bytes only its size.
 
     Raises:
         ValueError: it is no mailbox; the message is the reason.
@@ -46,7 +46,7 @@ def _message(number: int, lines: list[bytes], size: int) -> tuple[int, str, byte
 
 
 def name_of(message: bytes) -> str:
-    """The name that a message has anywhere (`Message-ID`); empty if it has none."""
+    """Return the name that a message has anywhere (`Message-ID`); empty if it has none."""
     head = re.split(rb"\r?\n\r?\n", message[:_HEAD], maxsplit=1)[0]
     match = _NAME.search(head)
     return match[1].decode("ascii", "replace") if match else ""

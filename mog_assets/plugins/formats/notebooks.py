@@ -46,6 +46,6 @@ def read_notebook(content: bytes, fallback: str, limit: int) -> Parsed:
 
 
 def _source(source: Any) -> str:
-    """A cell's source is a text, or its lines."""
+    """Return the text of a cell, whose source is a text or its lines."""
     parts = source if isinstance(source, list) else [source]
     return "".join(part for part in parts if isinstance(part, str))

@@ -28,7 +28,7 @@ def _recogniser() -> Any:
 
 
 def recognised(page: Any) -> list[Recognised]:
-    """The texts on a page, from top to bottom and from left to right, whichever way up it was scanned.
+    """Return the texts on a page, from top to bottom and from left to right, whichever way up it was scanned.
 
     Args:
         page: Of pypdfium2.
@@ -48,7 +48,7 @@ def recognised(page: Any) -> list[Recognised]:
 
 
 def _seen(image: Any, scale: float) -> tuple[list[Recognised], float, bool]:
-    """The texts of an image, their mean score by length, and whether most lie on their side."""
+    """Return the texts of an image, their mean score by length, and whether most lie on their side."""
     result = _recogniser()(image)
     texts, scores, lying = [], 0.0, 0
     for box, text, score in (

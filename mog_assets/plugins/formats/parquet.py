@@ -28,7 +28,7 @@ class _Patient(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """The next bytes."""
+        """Return the next bytes."""
         # Not `select`: it takes no file numbers above 1,023, which a server may have, and on Windows no pipes.
         timer = threading.Timer(self._seconds, self._stop)
         timer.start()
@@ -47,7 +47,7 @@ class _Patient(io.RawIOBase):
 
 
 def rows(stream: BinaryIO, limits: Limits, limit: int) -> Iterator[tuple[int, str, bytes, int]]:
-    """Number (from 1), no name, JSON (see `record_of_values`) and size of every row; beyond the limit only its size.
+    """Yield number (from 1), no name, JSON (see `record_of_values`) and size of every row; beyond the limit only that.
 
     Args:
         stream: An open file.

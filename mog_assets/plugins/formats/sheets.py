@@ -35,7 +35,7 @@ number: Show = "%.15g".__mod__
 
 
 def shown(identity: str, code: str) -> Show | None:
-    """What shows the numbers that have a format; None if it is `number`, and for days and times."""
+    """Return what shows the numbers that have a format; None if it is `number`, and for days and times."""
     # The first section is for positive numbers; signs of the others are those of the number here.
     code = _UNSHOWN.sub("", _CURRENCY.sub(r'"\1"', code or _KNOWN.get(identity, ""))).split(";")[0]
     bare = _LITERAL.sub("", code).lower()
@@ -54,7 +54,7 @@ def shown(identity: str, code: str) -> Show | None:
 
 
 def _filled(code: str, zeros: int, value: float) -> str:
-    """A whole number with leading zeros and the signs between its digits: 1067 as `01067`."""
+    """Return a whole number with leading zeros and the signs between its digits: 1067 as `01067`."""
     if not value.is_integer() or abs(value) >= 1e15:
         return number(value)
     digits, pieces = list(str(abs(int(value))).zfill(zeros)), list[str]()
@@ -154,7 +154,7 @@ def _packed(parts: Mapping[str, bytes]) -> BytesIO:
 
 
 def _near(xml: bytes) -> bytes:
-    """A sheet whose cells stand together: one far from all others would be a million blank ones between.
+    """Return a sheet whose cells stand together: one far from all others would be a million blank ones between.
 
     Raises:
         ValueError: there is no row and column for each cell within reason.
@@ -207,7 +207,7 @@ def _letters(column: int) -> bytes:
 
 
 def _beside(package: Package, part: str) -> dict[str, int]:
-    """What stands beside the cells of a sheet."""
+    """Return what stands beside the cells of a sheet."""
     drawings = package.related(part, "drawing").values()
     boxes = (one for name in drawings for one in package.tree(name) if any(t.text for t in one.iter(f"{DRAWING}t")))
     comments = (one for name in package.related(part, "comments").values() for one in package.tree(name).iter(_COMMENT))
@@ -219,7 +219,7 @@ def _beside(package: Package, part: str) -> dict[str, int]:
 
 
 def _formats(package: Package) -> dict[bytes, Show]:
-    """What shows numbers otherwise than they are stored, by the number of the cells' style."""
+    """Return what shows numbers otherwise than they are stored, by the number of the cells' style."""
     formats: dict[bytes, Show] = {}
     for styles in package.trees("styles"):
         codes = {one.get("numFmtId", ""): one.get("formatCode", "") for one in styles.iter(f"{SHEET}numFmt")}
@@ -264,7 +264,7 @@ def _place(name: bytes) -> tuple[int, int]:
 
 
 def _rows(read: Any, others: Mapping[tuple[int, int], str]) -> list[tuple[int, Row]]:
-    """The rows that are not blank, by number, with what cells are shown as if that is not what was read."""
+    """Return the rows that are not blank, by number, with what cells are shown as if that is not what was read."""
     changed: dict[int, Row] = {}
     for (at, column), text in others.items():
         changed.setdefault(at, {})[column] = text
@@ -337,7 +337,7 @@ def _lines(rows: list[tuple[int, Row]], certain: bool) -> Iterator[str]:
 
 
 def _head(rows: list[Row], certain: bool) -> tuple[Row, int]:
-    """The names of a table's columns and the rows down to the last that has them; none if that is not plain."""
+    """Return the names of a table's columns and the rows down to the last that has them; none if that is not plain."""
     width = median(len(row) for row in rows[: _HEAD_ROWS + _COMPARED])
     for at, row in enumerate(rows[:_HEAD_ROWS]):
         if len(row) < 2 or len(row) < 0.6 * width:
@@ -360,7 +360,7 @@ def _head(rows: list[Row], certain: bool) -> tuple[Row, int]:
 
 
 def _labels(row: Row) -> bool:
-    """Whether a row may name columns: short texts, and years or days among them."""
+    """Return whether a row may name columns: short texts, and years or days among them."""
     plain = [value for value in row.values() if not _YEAR.fullmatch(value)]
     return all(len(v) <= _LONGEST_LABEL and not _NUMERIC.fullmatch(v) for v in plain)
 

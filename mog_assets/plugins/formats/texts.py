@@ -34,7 +34,7 @@ def read_data(name: str, text: str) -> Parsed:
 
 
 def _all_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; raises ValueError where it would lose the value of a key that occurs twice."""
+    """Return an object; raises ValueError where it would lose the value of a key that occurs twice."""
     if len(values := dict(pairs)) != len(pairs):
         raise ValueError("a key occurs twice in an object")
     return values
@@ -47,7 +47,7 @@ def read_subtitles(name: str, text: str) -> Parsed:
 
 
 def restructured_headings(text: str) -> Iterator[Mark]:
-    """The headings of reStructuredText: lines with a line of equal marks below, and perhaps above.
+    """Yield the headings of reStructuredText: lines with a line of equal marks below, and perhaps above.
 
     Each style of marks is a level of its own, in the order in which they come (docutils, "Sections").
     """

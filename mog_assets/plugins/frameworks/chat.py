@@ -108,7 +108,7 @@ def _model(id: str) -> dict[str, Any]:
 
 
 def _conversation(body: ChatBody, options: ServerOptions) -> tuple[str, list[tuple[str, str]]]:
-    """The question, and the last questions before it with their answers.
+    """Return the question, and the last questions before it with their answers.
 
     Raises:
         Problem: there is no question, or more is wanted than there is.
@@ -131,7 +131,7 @@ def _conversation(body: ChatBody, options: ServerOptions) -> tuple[str, list[tup
 
 
 def _corpora(project: Any, model: str) -> list[str] | None:
-    """The corpora that a model stands for; None for all.
+    """Return the corpora that a model stands for; None for all.
 
     Raises:
         NotFound: there is no such model.
@@ -159,7 +159,7 @@ class _Shape:
         self._common = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
 
     def completion(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """An answer as a whole."""
+        """Return an answer as a whole."""
         sources = self._sources(answer)
         message = {"role": "assistant", "content": "".join(_written(answer, sources)), "refusal": None}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
@@ -167,7 +167,7 @@ class _Shape:
         return {**self._common, "object": "chat.completion", "choices": [choice], **rest}
 
     def event(self, name: str, data: Any) -> bytes:
-        """An event of an answer as bytes: its text, while it is written, and the rest when it is there."""
+        """Return an event of an answer as bytes: its text, while it is written, and the rest when it is there."""
         if name == "token":
             return self._piece(data["text"])
         if name == "error":
@@ -202,7 +202,7 @@ class _Shape:
         return {**self._common, "object": "chat.completion.chunk", "choices": [choice]}
 
     def _sources(self, answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """What an answer is based on, numbered from 1: text, and places in characters of the document."""
+        """Return what an answer is based on, numbered from 1: text, and places in characters of the document."""
         sources = []
         for number, passage in enumerate(answer["passages"], 1):
             document = passage["corpus"], passage["doc"]
@@ -223,7 +223,7 @@ class _Shape:
 
 
 def _written(answer: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The parts of a text: the answer, and the list of what it is based on."""
+    """Return the parts of a text: the answer, and the list of what it is based on."""
     likeliest, cited = answer["likeliest"], answer["cited"]
     mark = "".join(f" [{number}]" for number in cited)
     if answer["answer"] is not None:
@@ -239,12 +239,12 @@ def _written(answer: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) ->
 
 
 def _shown(text: str) -> str:
-    """A text of a document or a model, of which a chat program makes no image, which it would fetch from anywhere."""
+    """Return text of a document or a model, of which a chat program makes no image, to fetch from anywhere."""
     return re.sub(r"!(?=\[)|<", r"\\\g<0>", text)
 
 
 def _plain(title: str) -> str:
-    """A title that ends no link."""
+    """Return a title that ends no link."""
     return _shown(" ".join(title.replace("[", "(").replace("]", ")").split()))
 
 

@@ -145,7 +145,7 @@ def add_openai(app: FastAPI, serving: Serving) -> None:
 
 
 def corpora_of(project: Any, name: str, id: str) -> list[str] | None:
-    """The corpora that an id stands for; None for all.
+    """Return the corpora that an id stands for; None for all.
 
     Raises:
         NotFound: there is no such corpus.
@@ -176,7 +176,7 @@ def _place(passage: Passage) -> dict[str, Any]:
 
 
 def _attributes(passage: Passage) -> dict[str, Any]:
-    """What OpenAI allows as attributes: at most 16 short texts, numbers and booleans."""
+    """Return what OpenAI allows as attributes: at most 16 short texts, numbers and booleans."""
     both = {**_place(passage), **{k: v for k, v in passage.metadata.items() if isinstance(v, str | int | float | bool)}}
     cut = {k[:_KEY_CHARS]: v[:_VALUE_CHARS] if isinstance(v, str) else v for k, v in both.items()}
     return dict(list(cut.items())[:_ATTRIBUTES])

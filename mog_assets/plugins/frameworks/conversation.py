@@ -54,7 +54,7 @@ _FIRST_WORDS, _FIRST_CHARACTERS = 8, 8
 
 
 def refers_back(question: str, language: str) -> bool:
-    """Whether a question names something only by what was said before it."""
+    """Return whether a question names something only by what was said before it."""
     if parts := _WITHOUT_BLANKS.get(language):
         return any(part in question[:_FIRST_CHARACTERS] for part in parts)
     words = _WORD.findall(question.lower())[:_FIRST_WORDS]
@@ -63,7 +63,7 @@ def refers_back(question: str, language: str) -> bool:
 
 
 def standalone(question: str, earlier: Sequence[str]) -> str:
-    """A question to search by: one that refers back stands twice, around the words of the last that does not.
+    """Return a question to search by: one that refers back stands twice, around the words of the last that does not.
 
     Its own words weigh more so than those of the other, which is often about something else
     (`benchmarks/conversations.py` compares the ways).
@@ -77,7 +77,7 @@ def standalone(question: str, earlier: Sequence[str]) -> str:
 
 
 def around(question: str, subject: str, language: str) -> str:
-    """A question twice, and between that the words of another that say what it is about."""
+    """Return a question twice, and between that the words of another that say what it is about."""
     return " ".join([question, *content_words(subject, language), question])
 
 

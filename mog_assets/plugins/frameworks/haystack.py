@@ -58,7 +58,7 @@ class MogRetriever:
         corpora: list[str] | None = None,
         where: dict[str, Any] | None = None,
     ) -> dict[str, list[Document]]:
-        """The best passages for a question; options replace those of the constructor.
+        """Return the best passages for a question; options replace those of the constructor.
 
         Returns:
             `documents`: best first.
@@ -80,7 +80,7 @@ class MogRetriever:
         return await asyncio.to_thread(self.run, query, budget, k, method, corpora, where)
 
     def to_dict(self) -> dict[str, Any]:
-        """The component as JSON values.
+        """Return the component as JSON values.
 
         Raises:
             ConfigError: it was made from an open project.
@@ -89,7 +89,7 @@ class MogRetriever:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> MogRetriever:
-        """The component that `to_dict` told of."""
+        """Return the component that `to_dict` told of."""
         return default_from_dict(cls, data)
 
 

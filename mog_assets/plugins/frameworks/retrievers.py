@@ -38,13 +38,13 @@ class ProjectRetriever:
             return self._project
 
     def passages(self, question: str, **changes: Any) -> list[Passage]:
-        """The best passages; `changes` that are not None replace what was said at the start."""
+        """Return the best passages; `changes` that are not None replace what was said at the start."""
         options = {**self._options, **{name: value for name, value in changes.items() if value is not None}}
         options = {name: value for name, value in options.items() if value is not None}
         return self.project.retrieve(question, **options).passages
 
     def saved(self) -> dict[str, Any]:
-        """The arguments that make the same retriever, as JSON values.
+        """Return the arguments that make the same retriever, as JSON values.
 
         Raises:
             ConfigError: it was made from an open project.
@@ -62,7 +62,7 @@ class ProjectRetriever:
 
 
 def identity(passage: Passage) -> str:
-    """A passage's id: where it stands, the same for every question, as in `garden/garlic#120-560`."""
+    """Return a passage's id: where it stands, the same for every question, as in `garden/garlic#120-560`."""
     places: dict[str, list[str]] = {}
     for span in passage.spans:
         places.setdefault(f"{quote(span.corpus)}/{quote(span.doc)}", []).append(f"{span.start}-{span.end}")
@@ -70,10 +70,10 @@ def identity(passage: Passage) -> str:
 
 
 def facts(passage: Passage) -> dict[str, Any]:
-    """All that is known of a passage but its text, as JSON values; the document's own metadata under `metadata`."""
+    """Return all that is known of a passage but its text, as JSON values; the document's metadata under `metadata`."""
     return {name: value for name, value in passage.to_json().items() if name not in ("text", "why")}
 
 
 def missing(error: ModuleNotFoundError) -> ImportError:
-    """The error for a package that is not installed."""
+    """Return the error for a package that is not installed."""
     return ImportError(f"No package {error.name}: install it with `{extras.command(error.name or '')}`")

@@ -45,7 +45,7 @@ def page(described: dict[str, Any]) -> str:
 
 
 def _rows(route: dict[str, Any], schemas: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Name, type and meaning of every parameter and field of the body."""
+    """Return name, type and meaning of every parameter and field of the body."""
     rows = [
         (one["name"], f"{_kind(one['schema'])}, in the {one['in']}", one.get("description", ""))
         for one in route.get("parameters", ())

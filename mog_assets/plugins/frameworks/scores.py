@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def shares(scores: Sequence[float]) -> list[float]:
-    """Each score as a share of the best one: the best has 1.0, and the order stays.
+    """Return each score as a share of the best one: the best has 1.0, and the order stays.
 
     Scores of the methods have no scale: they say which passage is better, not how good one is. So a share of 0.5 means
     half the score of the best passage for the same question. It does not mean that the best passage is good. If a

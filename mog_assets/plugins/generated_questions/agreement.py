@@ -53,7 +53,7 @@ def agreement(
     corpora: Mapping[str, Collection[str]],
     seed: int,
 ) -> pd.DataFrame:
-    """How well the ranking of methods by generated questions agrees with that by real ones.
+    """Return how well the ranking of methods by generated questions agrees with that by real ones.
 
     Args:
         per_question: Result of `measures.evaluate`.
@@ -121,7 +121,7 @@ def _pairs(
 
 
 def _values(part: pd.DataFrame, measure: str, kinds: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
-    """A measure by question and document (rows) and method (columns, in the order of the table)."""
+    """Return a measure by question and document (rows) and method (columns, in the order of the table)."""
     methods = [name for name in part["method"].unique() if _counts(kinds.get(name, ("", ""))[1])]
     table = part[part["method"].isin(methods)].pivot(index=["question", "document"], columns="method", values=measure)
     return table[methods].dropna(axis=1)
@@ -211,7 +211,7 @@ def sentence(row: Mapping[str, Any]) -> str:
 
 
 def _sides(row: Mapping[str, Any]) -> str:
-    """The two boards, with their numbers of questions."""
+    """Return the two boards, with their numbers of questions."""
     real, generated = (
         f"{row[f'{side}question_set']}, {row[f'{side}split']}{KNOWN_BY[row[f'{side}evidence']]}: "
         f"{on_documents(int(row[f'{side}n']), int(row[f'{side}documents']))}"
@@ -221,7 +221,7 @@ def _sides(row: Mapping[str, Any]) -> str:
 
 
 def points(row: Mapping[str, Any], scores: pd.DataFrame) -> pd.DataFrame:
-    """The methods of a row of `agreement`.
+    """Return the methods of a row of `agreement`.
 
     Args:
         row: The row.

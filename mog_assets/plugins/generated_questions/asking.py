@@ -155,7 +155,7 @@ def _state(reply: Completion | Failure) -> tuple[str, str]:
 
 
 def read(window: Extract, row: ModelRequest) -> Candidate | Dropped | None:
-    """What a request gave: a candidate, or what is wrong with it; None if it is open."""
+    """Return what a request gave: a candidate, or what is wrong with it; None if it is open."""
     if row.state == OPEN:
         return None
     if row.state == REFUSED:

@@ -78,7 +78,7 @@ def _generation(settings: Settings) -> GenerationSettings:
 
 
 def _windows(work: Work, generation: GenerationSettings) -> list[Extract]:
-    """The parts of documents that questions are made from, documents in the order of the store."""
+    """Return the parts of documents that questions are made from, documents in the order of the store."""
     documents, seed = work.input("documents"), work.settings.seed
     paths = [documents.path(name) for name in documents.names("bucket")]
     every = (identity for path in paths for identity in pq.read_table(path, columns=["id"])["id"].to_pylist())
@@ -93,7 +93,7 @@ def _windows(work: Work, generation: GenerationSettings) -> list[Extract]:
 
 
 def _request_candidates(work: Work, parts: Sequence[Extract]) -> list[Candidate | Dropped]:
-    """What the model wrote, in the order of the windows; requests that got no answer are recorded as open."""
+    """Return what the model wrote, in the order of the windows; requests that got no answer are recorded as open."""
     llm, before = work.tools.llm, work.tools.llm.tally
     with work.progress(len(parts), "questions asked for") as advance:
         replies = asking.ask(llm, parts, _model(work.tools), _answered(work), advance)
@@ -125,7 +125,7 @@ def _request_candidates(work: Work, parts: Sequence[Extract]) -> list[Candidate 
 
 
 def _answered(work: Work) -> Mapping[str, ModelRequest]:
-    """Answers in the previous artefact; none if the run is forced, which finds them in the cache."""
+    """Return answers in the previous artefact; none if the run is forced, which finds them in the cache."""
     before = work.draft.previous
     if before is None or work.repeats is not None:
         return {}
@@ -135,7 +135,7 @@ def _answered(work: Work) -> Mapping[str, ModelRequest]:
 def _checked(
     work: Work, corpora: Corpora, candidates: Sequence[Candidate | Dropped]
 ) -> tuple[list[Question], list[Dropped]]:
-    """Questions that pass every check, and the others with the reason."""
+    """Return questions that pass every check, and the others with the reason."""
     corpus, lost = str(work.corpus), []
     passed: list[tuple[Candidate, Question]] = []
     for candidate in candidates:
@@ -197,12 +197,12 @@ def _decides(tools: Tools) -> list[Any]:
 
 
 def _complete(tools: Tools, stored: Artefact) -> bool:
-    """Whether no request is open; the next run asks again otherwise."""
+    """Return whether no request is open; the next run asks again otherwise."""
     return not stored.manifest.info["retry"]
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipes of this stage; none unless questions are to be made."""
+    """Return the recipes of this stage; none unless questions are to be made."""
     if GENERATION.of(settings) is None:
         return []
     needed = searched(settings)

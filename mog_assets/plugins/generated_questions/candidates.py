@@ -82,7 +82,7 @@ def write_asked(rows: Sequence[ModelRequest], path: Path) -> None:
 
 
 def read_asked(paths: Iterable[Path]) -> Mapping[str, ModelRequest]:
-    """Requests of some files, by key."""
+    """Return requests of some files, by key."""
     return {row["key"]: ModelRequest(**row) for path in paths for row in pq.read_table(path).to_pylist()}
 
 

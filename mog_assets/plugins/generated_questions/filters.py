@@ -64,7 +64,7 @@ _NAMING = re.compile(
 
 
 def quote_span(text: str, quote: str) -> tuple[int, int] | None:
-    """Where a quote stands in a text, up to case, blanks and punctuation: start and end offset of the first place.
+    """Return where a quote stands in a text, up to case, blanks and punctuation: start and end of the first place.
 
     None if it does not: what is only similar was not copied from there.
     """
@@ -74,17 +74,17 @@ def quote_span(text: str, quote: str) -> tuple[int, int] | None:
 
 
 def names_the_text(question: str) -> bool:
-    """Whether a question refers to the text that it was made from, in English, German or French."""
+    """Return whether a question refers to the text that it was made from, in English, German or French."""
     return _NAMING.search(question) is not None
 
 
 def dropped(window: Extract, question: str, reason: str, detail: str = "") -> Dropped:
-    """The record of a question that is not kept."""
+    """Return the record of a question that is not kept."""
     return Dropped(window.document, window.number, window.style, question, reason, detail)
 
 
 def checked(candidate: Candidate, corpus: str) -> Question | Dropped:
-    """A candidate as a question with its evidence, or what is wrong with it by itself.
+    """Return a candidate as a question with its evidence, or what is wrong with it by itself.
 
     Args:
         candidate: The candidate.
@@ -131,7 +131,7 @@ def checked(candidate: Candidate, corpus: str) -> Question | Dropped:
 
 
 def counted(rows: Sequence[Dropped]) -> dict[str, int]:
-    """Number of questions by reason, in the order of `REASONS`; reasons of none are left out."""
+    """Return number of questions by reason, in the order of `REASONS`; reasons of none are left out."""
     return {reason: n for reason in REASONS if (n := sum(row.reason == reason for row in rows))}
 
 

@@ -34,7 +34,7 @@ _WORD = re.compile(r"\w+")
 
 
 def normalised(text: str) -> str:
-    """A text without case, punctuation, and differences of composition or width."""
+    """Return a text without case, punctuation, and differences of composition or width."""
     return " ".join(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
@@ -77,13 +77,13 @@ class _Texts:
 
 
 def _content(text: str) -> list[str]:
-    """The words of content; all words if there is none of content."""
+    """Return the words of content; all words if there is none of content."""
     words = normalised(text).split()
     return [word for word in words if word not in _EMPTY] or words
 
 
 def _agree(words: Sequence[str], others: Sequence[str]) -> bool:
-    """Whether every word has a counterpart on the other side."""
+    """Return whether every word has a counterpart on the other side."""
     return all(
         word in counterpart or any(_inflected(word, other) for other in counterpart)
         for these, counterpart in ((words, set(others)), (others, set(words)))
@@ -92,6 +92,6 @@ def _agree(words: Sequence[str], others: Sequence[str]) -> bool:
 
 
 def _inflected(word: str, other: str) -> bool:
-    """Whether two words may be forms of one."""
+    """Return whether two words may be forms of one."""
     least = math.ceil(_STEM * max(len(word), len(other)))
     return least > 2 and word[:least] == other[:least] and (word + other).isalpha()

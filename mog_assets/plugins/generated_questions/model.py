@@ -44,7 +44,7 @@ def prompts_fingerprint() -> str:
 
 
 def request(window: Extract) -> list[ChatMessage]:
-    """The messages that ask for a question."""
+    """Return the messages that ask for a question."""
     prompt, rule = prompt_of(_PACKAGE, "question"), prompt_of(_PACKAGE, "data")
     titled = [("title", window.title)] if window.title.strip() else []
     pieces = [(heading, neutral(text)) for heading, text in [*titled, ("text", window.text)]]
@@ -60,7 +60,7 @@ def request(window: Extract) -> list[ChatMessage]:
 
 
 def written(text: str) -> WrittenQuestion:
-    """The question in a model's output: that of its only object with the key `question`.
+    """Return the question in a model's output: that of its only object with the key `question`.
 
     Raises:
         Unparsable: there is none, or a value has another type, is blank, or refuses.

@@ -60,7 +60,7 @@ class Extract:
 
 
 def sample_documents(documents: Iterable[str], most: int, seed: int) -> set[str]:
-    """Ids of the documents that questions are made from: all, or `most` of them.
+    """Return ids of the documents that questions are made from: all, or `most` of them.
 
     Args:
         documents: Ids of all documents of a corpus.
@@ -71,7 +71,7 @@ def sample_documents(documents: Iterable[str], most: int, seed: int) -> set[str]
 
 
 def windows(document: str, title: str, text: str, settings: GenerationSettings, seed: int) -> list[Extract]:
-    """The parts of a document that its questions are made from, one for each question.
+    """Return the parts of a document that its questions are made from, one for each question.
 
     Args:
         document: Id of the document.

@@ -100,12 +100,12 @@ class Weights:
         return np.frombuffer(self._data[offset : offset + length], _BLOCKS).reshape(rows, size // _BLOCK)
 
     def plain(self, name: str) -> np.ndarray:
-        """An array of float32."""
+        """Return an array of float32."""
         offset, length = self._arrays[name]
         return np.frombuffer(self._data[offset : offset + length], "<f4")
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All arrays but the embeddings of tokens, by BERT's names: float32."""
+        """Return all arrays but the embeddings of tokens, by BERT's names: float32."""
         config = self.config
         size, wide = config.hidden_size, config.intermediate_size
         layers = {
@@ -129,7 +129,7 @@ class Weights:
 
 
 def unpacked(blocks: np.ndarray) -> np.ndarray:
-    """The numbers of blocks: float32 of shape (rows, 32 × blocks of a row)."""
+    """Return the numbers of blocks: float32 of shape (rows, 32 × blocks of a row)."""
     low, high = blocks["numbers"] & 15, blocks["numbers"] >> 4
     values = np.concatenate([low, high], axis=-1).astype(np.float32) - 8
     return (values * blocks["scale"].astype(np.float32)[..., None]).reshape(len(blocks), -1)

@@ -102,7 +102,7 @@ class EmbeddingEndpoint:
         return digest("served", *self.identity, self.settings.model, self.settings.max_length)[:16]
 
     def prompt(self, role: Role) -> str:
-        """What is put before a text."""
+        """Return what is put before a text."""
         return self.settings.prompt(role) or ""
 
     @property
@@ -111,7 +111,7 @@ class EmbeddingEndpoint:
         return self.service.description
 
     def is_token(self, words: Sequence[str]) -> np.ndarray:
-        """All: which words a served model knows is not known, and most know those of many languages."""
+        """Return all: which words a served model knows is not known, and most know those of many languages."""
         return np.ones(len(words), bool)
 
     def vectors(self, items: Hashed, role: Role) -> Generator[Hashed]:
@@ -152,7 +152,7 @@ class EmbeddingEndpoint:
         return np.stack([np.zeros(self.size or 0, np.float16) if row is None else row for row in rows])
 
     def _rows(self, texts: Sequence[str], role: Role) -> list[np.ndarray | None]:
-        """The unit vector of each text, None if there is none."""
+        """Return the unit vector of each text, None if there is none."""
         rows: list[np.ndarray | None] = []
         while len(rows) < len(texts):
             rows += self._tried(texts[len(rows) : len(rows) + self._most], role)
@@ -217,7 +217,7 @@ class EmbeddingEndpoint:
         return self.service.ask(body, len(texts) * _DIGITS * _MOST_NUMBERS + _ENVELOPE_BYTES, read, attempts)
 
     def _unit(self, row: Any) -> np.ndarray | None:
-        """A vector of length 1; None if it is no vector, or has no direction. All of a process have one size."""
+        """Return a vector of length 1; None if it is no vector, or has no direction. All of a process have one size."""
         try:
             vector = np.array([row], np.float32)
         except (TypeError, ValueError):

@@ -58,11 +58,11 @@ class Multilingual(Transformer):
         return f"multilingual-e5-small ({_PACKAGE} {self.version}) on {self.device}, {self.dtype}"
 
     def prompt(self, role: Role) -> str:
-        """What is put before a text."""
+        """Return what is put before a text."""
         return f"{role}: "
 
     def is_token(self, words: Sequence[str]) -> np.ndarray:
-        """All: it was trained on texts in a hundred languages."""
+        """Return all: it was trained on texts in a hundred languages."""
         return np.ones(len(words), bool)
 
     @cached_property

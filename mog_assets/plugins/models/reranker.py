@@ -57,7 +57,7 @@ class Reranker:
         return RerankEndpoint(self.settings, endpoint)
 
     def scores(self, readings: Sequence[RerankRequest]) -> list[np.ndarray]:
-        """How well each text answers its question: float32 arrays in [0, 1], one a reading, 1 is best.
+        """Return how well each text answers its question: float32 arrays in [0, 1], one a reading, 1 is best.
 
         Raises:
             MogError: the model cannot be loaded or asked.
@@ -81,7 +81,7 @@ class Reranker:
         return cache.using(read)
 
     def seconds(self) -> float:
-        """How long the model reads the pieces of a question; they are of 500 characters, and nothing is kept."""
+        """Return how long the model reads the pieces of a question; they are of 500 characters, and nothing is kept."""
         texts = [f"{number}. {_SAMPLE}"[:_SAMPLE_CHARS] for number in range(self.settings.pieces)]
         reading = [RerankRequest("How long does it read?", texts)]
         list(self.model.scores([RerankRequest(reading[0].question, texts[:1])]))

@@ -81,7 +81,7 @@ class RerankRelation:
 def reranking(
     name: str, read: Scores, pieces: int = PIECES, weight: float = WEIGHT, reason: str = "", version: str = "1"
 ) -> FurtherExpert:
-    """A reranker as an expert, to be registered under its name.
+    """Return a reranker as an expert, to be registered under its name.
 
     Args:
         name: Of the expert.
@@ -113,7 +113,7 @@ def _configured(index: Index) -> RerankRelation:
 
 
 def _model(tools: Tools) -> Model | None:
-    """The reranker of the settings; scores are cached in the home folder."""
+    """Return the reranker of the settings; scores are cached in the home folder."""
     chosen = RERANKER.of(tools.settings)
     return None if chosen is None else Model(chosen, tools.settings.home / "cache" / "reranker", tools.keep)
 

@@ -243,7 +243,7 @@ class Service:
         )
 
     def _line(self, text: str) -> str:
-        """An endpoint's text as one line of a message, without the key."""
+        """Return an endpoint's text as one line of a message, without the key."""
         key = os.environ.get(self.provider.key)
         return " ".join((text.replace(key, "…") if key else text).split())[:300]
 
@@ -256,7 +256,7 @@ class Service:
 
 
 def retry_after(header: str | None) -> float | None:
-    """Seconds that a Retry-After header asks to wait, given as seconds or as a date (RFC 9110, section 10.2.3).
+    """Return seconds that a Retry-After header asks to wait, given as seconds or as a date (RFC 9110, section 10.2.3).
 
     None if the header is missing or not valid.
     """

@@ -141,7 +141,7 @@ class PermissionRules:
         return frozenset(rule.allow_by for rule in self.settings.rules if rule.allow_by is not None)
 
     def may_push(self, principal: Principal, corpus: str) -> bool:
-        """Whether somebody may put documents into a corpus."""
+        """Return whether somebody may put documents into a corpus."""
         rules = (rule for rule in self.settings.push if corpus in rule.corpora)
         return any(not principal.names.isdisjoint(rule.allow) for rule in rules)
 
@@ -161,7 +161,7 @@ class Seen:
     _alone: Lock = field(default_factory=Lock)
 
     def by(self, rules: PermissionRules, principal: Principal, fields: Fields) -> Sight:
-        """What a principal sees by some rules, of documents that say something of themselves."""
+        """Return what a principal sees by some rules, of documents that say something of themselves."""
         names = principal.names
         with self._alone:
             if self._version != rules.version:
@@ -254,7 +254,7 @@ class Permissions:
         return PermissionRules(version, settings, tokens)
 
     def principal(self, name: str, groups: Iterable[str] = ()) -> Principal:
-        """The principal of a name, in the groups that the file says and in those given.
+        """Return the principal of a name, in the groups that the file says and in those given.
 
         Raises:
             ConfigError: nobody may be called so.
@@ -290,7 +290,7 @@ class Permissions:
         return self.principal(claims[0], [g for g in groups if _is_name(g) and not g.startswith(_USER)])
 
     def sight(self, principal: Principal | None, fields: Fields) -> Sight:
-        """What a principal sees of documents that say something of themselves.
+        """Return what a principal sees of documents that say something of themselves.
 
         Raises:
             NotAllowed: nobody was named, or it cannot be told.
@@ -312,7 +312,7 @@ class Permissions:
         return bool(self.rules.settings.push)
 
     def may_push(self, principal: Principal | None, corpus: str) -> bool:
-        """Whether a principal may put documents into a corpus.
+        """Return whether a principal may put documents into a corpus.
 
         Raises:
             NotAllowed: as `sight`.
@@ -335,10 +335,10 @@ def _somebody(principal: Principal | None) -> Principal:
 
 
 def hashed(key: str) -> str:
-    """What the file says of a key."""
+    """Return what the file says of a key."""
     return f"sha256:{sha256(key.encode()).hexdigest()}"
 
 
 def new_key() -> str:
-    """A key that nobody guesses: 256 random bits."""
+    """Return a key that nobody guesses: 256 random bits."""
     return f"mog-{secrets.token_urlsafe(32)}"

@@ -90,7 +90,7 @@ class TokenChecker:
         return ConfigError(f"jwt.keys: expected keys from {self._settings.keys}, got {error}")
 
     def claims(self, token: str) -> tuple[Any, Any] | None:
-        """The name and the groups that a token says; None if it is not valid.
+        """Return the name and the groups that a token says; None if it is not valid.
 
         Raises:
             ConfigError: the keys of the provider cannot be fetched.

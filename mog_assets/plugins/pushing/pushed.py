@@ -130,7 +130,7 @@ def _line(place: str, record: Any, limit: int) -> str:
 
 
 def _key(identity: str) -> str:
-    """Ids that are equal under NFC are of one document, as in every corpus."""
+    """Return ids that are equal under NFC are of one document, as in every corpus."""
     return unicodedata.normalize("NFC", identity)
 
 

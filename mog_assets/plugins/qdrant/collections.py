@@ -82,10 +82,10 @@ class Collection(Protocol):
     """The pieces of a corpus."""
 
     def pages(self) -> Iterator[list[str]]:
-        """Ids of all points, some thousands at a time."""
+        """Return ids of all points, some thousands at a time."""
 
     def count(self) -> int:
-        """Number of points, exact."""
+        """Return number of points, exact."""
 
     def upsert(self, points: Points) -> None:
         """Add points, or replace those with the same ids."""

@@ -211,7 +211,7 @@ class EmbeddedQdrant:
             shutil.rmtree(temporary)
 
     def _temporary(self, name: str) -> Path:
-        """A free temporary path next to a collection."""
+        """Return a free temporary path next to a collection."""
         path = self.folder / f".tmp-{name}"
         if path.exists():
             shutil.rmtree(path)
@@ -258,7 +258,7 @@ def _stored(path: Path) -> _Stored:
 
 @contextmanager
 def _loaded(path: Path) -> Iterator[Any]:
-    """The engine's collection at a path."""
+    """Yield the engine's collection at a path."""
     with extras.needed("qdrant"):
         import qdrant_edge as edge
 
@@ -274,13 +274,13 @@ def _loaded(path: Path) -> Iterator[Any]:
 
 
 def _bytes(path: Path) -> int:
-    """Bytes of a collection on disk; its files have holes."""
+    """Return bytes of a collection on disk; its files have holes."""
     files = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
     return sum(os.lstat(file).st_blocks * 512 for file in files)
 
 
 def _stamp(path: Path) -> list[list[Any]]:
-    """A value that changes with the files of a collection."""
+    """Return a value that changes with the files of a collection."""
     files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
     return [[os.path.relpath(file, path), *_state(os.lstat(file))] for file in files]
 

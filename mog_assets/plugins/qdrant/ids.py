@@ -10,18 +10,18 @@ import numpy as np
 
 
 def packed_ids(ids: Iterable[str]) -> np.ndarray:
-    """Ids in 16 bytes each, uint64 of shape (n, 2): a tenth of what text takes in memory."""
+    """Return ids in 16 bytes each, uint64 of shape (n, 2): a tenth of what text takes in memory."""
     numbers = np.frombuffer(b"".join(uuid.UUID(identity).bytes for identity in ids), ">u8")
     return numbers.reshape(-1, 2).astype(np.uint64)
 
 
 def stored_ids(path: Path) -> np.ndarray:
-    """The ids in a file of a collection's artefact, packed, in order of the chunks."""
+    """Return the ids in a file of a collection's artefact, packed, in order of the chunks."""
     return np.load(path).view(">u8").astype(np.uint64)
 
 
 def unpacked_ids(ids: np.ndarray) -> list[str]:
-    """The text of packed ids."""
+    """Return the text of packed ids."""
     data = ids.astype(">u8").tobytes()
     return [str(uuid.UUID(bytes=data[start : start + 16])) for start in range(0, len(data), 16)]
 

@@ -81,7 +81,7 @@ class Cluster:
         return self.settings.pending or 4 * max(int(ray.cluster_resources().get("CPU", 1)), 1)
 
     def describe(self) -> str:
-        """Nodes, CPUs and GPUs."""
+        """Return nodes, CPUs and GPUs."""
         have, nodes = ray.cluster_resources(), [node for node in ray.nodes() if node["Alive"]]
         place = "started on this machine" if self.started else "connected"
         return f"ray {ray.__version__} ({place}), nodes: {len(nodes)}, CPUs: {have.get('CPU', 0):.0f}, GPUs: " + (
@@ -127,7 +127,7 @@ class Cluster:
                 ray.cancel(ref, force=True)
 
     def finish(self, ref: Any, target: str, job: dict[str, Any]) -> Any:
-        """The result of a task that ended; its file can be read here."""
+        """Return the result of a task that ended; its file can be read here."""
         try:
             result, size, node = ray.get(ref)
         except RayTaskError as error:
@@ -243,7 +243,7 @@ def raise_cause(error: RayTaskError) -> NoReturn:
 
 
 def _line_of(error: BaseException) -> str:
-    """What an exception says, in one line."""
+    """Return what an exception says, in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
@@ -281,7 +281,7 @@ _opening = threading.RLock()
 
 
 def cluster(settings: RaySettings, home: Path) -> Cluster:
-    """The connection of this process, made at its first use and kept until the process ends or `leave` is called.
+    """Return connection of this process, made at its first use and kept until the process ends or `leave` is called.
 
     Raises:
         MogError: there is no cluster, or a node of it cannot be used.
@@ -296,7 +296,7 @@ def cluster(settings: RaySettings, home: Path) -> Cluster:
 
 
 def _joined(settings: RaySettings, home: Path) -> Cluster:
-    """A checked connection; one that the program has made itself is used, and stays if the check fails."""
+    """Return a checked connection; one that the program has made itself is used, and stays if the check fails."""
     started = not ray.is_initialized()
     try:
         return Cluster(settings, home, _connect(settings))

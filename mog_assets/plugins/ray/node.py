@@ -41,7 +41,7 @@ class NodeRequirements:
 
 @lru_cache(maxsize=1)
 def versions() -> tuple[tuple[str, str], ...]:
-    """Name and version of the packages that this project depends on, of itself, and a digest of its code."""
+    """Return name and version of the packages that this project depends on, of itself, and a digest of its code."""
     values = {}
     for name in [_DISTRIBUTION, *(metadata.requires(_DISTRIBUTION) or ())]:
         requirement = Requirement(name)

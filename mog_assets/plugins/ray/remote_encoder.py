@@ -22,7 +22,7 @@ _TEXTS = 512
 
 @lru_cache(maxsize=1)
 def _encoder(settings: str) -> Encoder:
-    """The encoder of this process, loaded once."""
+    """Return the encoder of this process, loaded once."""
     return Encoder(with_keys(EncoderSettings).model_validate_json(settings))
 
 
@@ -87,7 +87,7 @@ def encoded_by(engine: Engine, encoder: Encoder, texts: int) -> Iterator[None]:
 
 
 def _through(run_jobs: PoolMap, folder: Path, encoder: Encoder, items: Hashed) -> Generator[Hashed]:
-    """Keys and vectors of texts, in any order, a file's worth at a time."""
+    """Yield keys and vectors of texts, in any order, a file's worth at a time."""
     # The precision that this process would use, whatever the hardware of a node prefers.
     dtype = Transformer(encoder.settings, encoder.setting).dtype
     settings = encoder.settings.model_copy(update={"dtype": dtype}).model_dump_json()

@@ -14,7 +14,7 @@ from mog_assets.resources.bert import Bert
 
 
 def initial(bert: Bert, generator: torch.Generator) -> dict[str, Tensor]:
-    """What is trained, at the start: adapters that add nothing."""
+    """Return what is trained, at the start: adapters that add nothing."""
     tensors = {name: torch.zeros(shape) for name, shape in shapes_of(bert.config).items()}
     for name, tensor in tensors.items():
         if name.endswith(".down"):
@@ -39,7 +39,7 @@ class _Adapting(Bert):
 
 
 def adapting(bert: Bert, trained: Mapping[str, Tensor], dropout: float = 0.0) -> Bert:
-    """The encoder as it is trained: gradients reach what is trained only."""
+    """Return the encoder as it is trained: gradients reach what is trained only."""
     return _Adapting(bert, trained, dropout)
 
 

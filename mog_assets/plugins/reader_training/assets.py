@@ -64,7 +64,7 @@ class _Set:
 
 
 def held_out(documents: Iterable[str]) -> set[str]:
-    """The documents that are not trained on: those of the lowest hashes, so that few move when others are added.
+    """Return the documents that are not trained on: those of the lowest hashes, so that few move when others are added.
 
     Raises:
         MogError: there is one document only.
@@ -116,7 +116,7 @@ def build_reader(work: Work) -> None:
 
 
 def _together(sets: Sequence[_Set]) -> tuple[dict[int, TokenisedDocument], list[Lesson]]:
-    """Documents and lessons of all sets: positions of documents belong to the corpora of a set."""
+    """Return documents and lessons of all sets: positions of documents belong to the corpora of a set."""
     documents, learnt, first = dict[int, TokenisedDocument](), list[Lesson](), 0
     for one in sets:
         # Nothing of a document that measures is read in training, with or without an answer.
@@ -136,7 +136,7 @@ def _together(sets: Sequence[_Set]) -> tuple[dict[int, TokenisedDocument], list[
 def _trained(
     work: Work, words: ReaderTokenizer, documents: dict[int, TokenisedDocument], learnt: list[Lesson]
 ) -> tuple[dict[str, np.ndarray], list[float]]:
-    """The state after the last epoch, and the loss of each.
+    """Return the state after the last epoch, and the loss of each.
 
     Each epoch is stored until the artefact is, so an interrupted run goes on after the last whole one.
     """
@@ -164,7 +164,7 @@ def _trained(
 
 
 def _key(documents: dict[int, TokenisedDocument], learnt: list[Lesson]) -> str:
-    """A digest of all that is read in training."""
+    """Return a digest of all that is read in training."""
     hashed = hashlib.sha256()
     for number, document in documents.items():
         for array in (np.array(number), document.title.ids, document.text.ids, document.text.spans, document.bounds):
@@ -219,7 +219,7 @@ def _measured(work: Work, reader: TrainedReader, sets: Sequence[_Set]) -> dict[s
 
 
 def _sample(one: _Set, seed: int) -> list[int]:
-    """The questions that measure: a sample, because questions on a document often stand together."""
+    """Return the questions that measure: a sample, because questions on a document often stand together."""
     rows = np.random.default_rng(seed).permutation(np.flatnonzero(one.measures))
     return sorted(rows[:MEASURED].tolist())
 
@@ -243,7 +243,7 @@ def _contexts(work: Work, one: _Set, rows: Sequence[int]) -> list[tuple[Context,
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipe of this stage; none without training questions."""
+    """Return the recipe of this stage; none without training questions."""
     if not settings.trains:
         return []
     return [

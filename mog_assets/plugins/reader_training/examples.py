@@ -23,12 +23,12 @@ class TokenisedDocument:
 
     @classmethod
     def of(cls, words: ReaderTokenizer, title: str, text: str) -> TokenisedDocument:
-        """A document's texts in tokens."""
+        """Return a document's texts in tokens."""
         texts, tokens = words([title, text])
         return cls(texts, tokens, sentences(text, tokens))
 
     def at(self, character: int) -> int:
-        """The token at a character, or before it if none is there."""
+        """Return the token at a character, or before it if none is there."""
         return max(int(np.searchsorted(self.text.spans[:, 0], character, side="right")) - 1, 0)
 
 
@@ -82,7 +82,7 @@ def shown(
 def _window(
     lesson: Lesson, document: TokenisedDocument, begin: int, least: int, most: int, words: ReaderTokenizer
 ) -> Window:
-    """A window from a token: of whole sentences, if those that fit reach the token `least`."""
+    """Return a window from a token: of whole sentences, if those that fit reach the token `least`."""
     end = int(document.bounds[np.searchsorted(document.bounds, begin + most, side="right") - 1])
     end = end if end >= least else min(begin + most, len(document.text.ids))
     return words.window(lesson.question, document.title, document.text.part(begin, end))

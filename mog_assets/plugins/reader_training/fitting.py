@@ -32,7 +32,7 @@ def fitted(values: np.ndarray, right: np.ndarray, certain: float = 2.0) -> Calib
 
 
 def by_halves(values: np.ndarray, right: np.ndarray, documents: Sequence[str]) -> tuple[Calibration, np.ndarray | None]:
-    """A calibration on all answers, and probabilities from calibrations that did not see the answers' documents.
+    """Return a calibration on all answers, and probabilities from calibrations that did not see the answers' documents.
 
     The second decide from which probability answers are shown. They are None, and nothing is, if there is one document.
 
@@ -52,7 +52,7 @@ def by_halves(values: np.ndarray, right: np.ndarray, documents: Sequence[str]) -
 
 
 def certain_from(probabilities: np.ndarray, right: np.ndarray) -> float:
-    """The lowest tenth from .5 on from which the share `SHOWN_RIGHT` of the answers is right; 2 if there is none.
+    """Return lowest tenth from .5 on from which the share `SHOWN_RIGHT` of the answers is right; 2 if there is none.
 
     Args:
         probabilities: Of answers that were not fitted, shape (n,).
@@ -66,7 +66,7 @@ def certain_from(probabilities: np.ndarray, right: np.ndarray) -> float:
 
 
 def curve(probabilities: np.ndarray, right: np.ndarray) -> tuple[list[dict[str, Any]], float]:
-    """A row per tenth of the probabilities, and the expected calibration error (Guo et al. 2017, section 2)."""
+    """Return a row per tenth of the probabilities, and the expected calibration error (Guo et al. 2017, section 2)."""
     rows, error = [], 0.0
     places = np.minimum((probabilities * BINS).astype(int), BINS - 1)
     for place in np.unique(places).tolist():

@@ -27,18 +27,18 @@ Texts = Mapping[int, tuple[str, str]]
 
 
 def teaches(question: Question) -> bool:
-    """Whether a span of a passage can answer a question, and it is known which."""
+    """Return whether a span of a passage can answer a question, and it is known which."""
     answer = (question.answer or "").strip()
     return bool(answer) and not question.options and answer.lower() not in _CLOSED and question.level != "answer"
 
 
 def answers(question: Question) -> list[str]:
-    """The ways to say the answer of a question."""
+    """Return the ways to say the answer of a question."""
     return [text.strip() for text in (question.answer, *question.aliases) if text and text.strip()]
 
 
 def places(question: Question, spans: Sequence[tuple[int, int, int]], texts: Texts) -> list[tuple[int, int, int]]:
-    """Where the answer stands in the evidence: its first place in every span that has it.
+    """Return where the answer stands in the evidence: its first place in every span that has it.
 
     Args:
         question: The question.
@@ -59,7 +59,7 @@ def places(question: Question, spans: Sequence[tuple[int, int, int]], texts: Tex
 def lessons(
     questions: Sequence[Question], retrieval: Retrieval, words: ReaderTokenizer
 ) -> tuple[dict[int, TokenisedDocument], list[Lesson | None]]:
-    """Documents by position, and what each question teaches; None if its answer does not stand in its evidence.
+    """Return documents by position, and what each question teaches; None if its answer does not stand in its evidence.
 
     Args:
         questions: That teach something.
@@ -85,7 +85,7 @@ def lessons(
 
 
 def without(question: Question, documents: Sequence[int], starts: Sequence[int], texts: Texts) -> list[tuple[int, int]]:
-    """The first passages around which the answer does not stand: (document, start)."""
+    """Return the first passages around which the answer does not stand: (document, start)."""
     answers_of = [text.lower() for text in answers(question)]
     places: list[tuple[int, int]] = []
     for document, start in zip(documents, starts, strict=True):

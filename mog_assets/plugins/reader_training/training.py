@@ -29,12 +29,12 @@ _STATE = ("value", "exp_avg", "exp_avg_sq")
 
 
 def device() -> str:
-    """Where it is trained: `cuda` if torch finds one, else `cpu`."""
+    """Return where it is trained: `cuda` if torch finds one, else `cpu`."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def batch(windows: Sequence[Window]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Tokens, kinds, mask and where an answer may be, each of shape (windows, tokens)."""
+    """Return tokens, kinds, mask and where an answer may be, each of shape (windows, tokens)."""
     length = max(len(w.ids) for w in windows)
     ids, kinds, mask = (torch.zeros((len(windows), length), dtype=torch.int64) for _ in range(3))
     allowed = torch.zeros((len(windows), length), dtype=torch.bool)
@@ -48,7 +48,7 @@ def batch(windows: Sequence[Window]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def loss_of(bert: Bert, trained: Mapping[str, Tensor], some: Sequence[ReaderExample]) -> Tensor:
-    """Mean cross-entropy of first and last token, in nats."""
+    """Return mean cross-entropy of first and last token, in nats."""
     where = trained["head.bias"].device
     ids, kinds, mask, allowed = (tensor.to(where) for tensor in batch([one.window for one in some]))
     logits = network.logits(bert, trained, ids, kinds, mask).masked_fill(~allowed[:, :, None], -torch.inf)
@@ -57,14 +57,14 @@ def loss_of(bert: Bert, trained: Mapping[str, Tensor], some: Sequence[ReaderExam
 
 
 def start(bert: Bert, seed: int) -> dict[str, np.ndarray]:
-    """The state before the first epoch."""
+    """Return the state before the first epoch."""
     tensors = adapters.initial(bert, torch.Generator().manual_seed(seed))
     empty = {name: torch.zeros_like(tensor) for name, tensor in tensors.items()}
     return _state(tensors, [empty, empty])
 
 
 def values(state: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
-    """What is trained, in a state."""
+    """Return what is trained, in a state."""
     # In one order, whatever order a file has: sums over all of them are rounded in theirs.
     names = sorted(name for name in state if name.startswith("value/"))
     return {name.removeprefix("value/"): torch.from_numpy(state[name].copy()) for name in names}
@@ -144,5 +144,5 @@ def epoch(
 
 
 def _rate(done: float) -> float:
-    """Share of the highest learning rate after a share of all steps."""
+    """Return share of the highest learning rate after a share of all steps."""
     return done / _RISE if done < _RISE else (1 + math.cos(math.pi * (done - _RISE) / (1 - _RISE))) / 2

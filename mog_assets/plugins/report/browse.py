@@ -17,7 +17,7 @@ MOST_METHODS = 7
 
 
 def main_methods(scores: pd.DataFrame, most: int = MOST_METHODS) -> list[str]:
-    """The methods shown by default: the best of each kind, and the best fixed level, which they are compared with.
+    """Return methods shown by default: the best of each kind, and the best fixed level, which they are compared with.
 
     Args:
         scores: Result of `scores.score` for one question set and split.
@@ -45,7 +45,7 @@ def by_group(
     measures: Sequence[str],
     seed: int,
 ) -> pd.DataFrame:
-    """Means per kind of question and per corpus of the gold evidence.
+    """Return means per kind of question and per corpus of the gold evidence.
 
     Args:
         per_question: Result of `measures.evaluate` for one question set and split.
@@ -81,7 +81,7 @@ def by_group(
 
 
 def of_one(shares: pd.DataFrame, chosen: str) -> pd.DataFrame:
-    """The rows of the ranking that `auto` stands for, or of `fused` if that one weighs nothing, without its name.
+    """Return rows of the ranking that `auto` stands for, or of `fused` if that one weighs nothing, without its name.
 
     Args:
         shares: Result of `shares.table`.

@@ -64,12 +64,12 @@ class Report:
 
 
 def number(value: float) -> float | str:
-    """A value to sort by; empty if there is none."""
+    """Return a value to sort by; empty if there is none."""
     return "" if pd.isna(value) else round(float(value), 6)
 
 
 def text(value: float, measure: str) -> str:
-    """A value as it is printed."""
+    """Return a value as it is printed."""
     if pd.isna(value):
         return "–"
     # Numbers of tokens: for shares, more is always better.
@@ -82,13 +82,13 @@ def ends(row: pd.Series, measure: str) -> str:
 
 
 def point(x: float, row: Mapping[str, Any], text: str, mark: str = "") -> dict[str, Any]:
-    """A point of a chart; NaN becomes None."""
+    """Return a point of a chart; NaN becomes None."""
     y, low, high = (None if pd.isna(row[name]) else round(float(row[name]), 4) for name in ("value", "low", "high"))
     return {"x": x, "y": y, "low": low, "high": high, "text": text, "mark": mark}
 
 
 def curves(report: Report, board: Mapping[str, Any]) -> dict[str, Any]:
-    """Evidence recall over characters of context, one line per method."""
+    """Return evidence recall over characters of context, one line per method."""
     here = dict(boards(report.scores))[board["key"]]
     main = list(report.main.get(board["key"], ()))
     contexts = [c for c in CONTEXTS if f"ER@{c}" in set(here["measure"])]
@@ -109,7 +109,7 @@ def _with_interval(row: Mapping[str, Any]) -> str:
 
 
 def history_lines(report: Report) -> list[dict[str, Any]]:
-    """The leading measure by time of evaluation, one line per method."""
+    """Return the leading measure by time of evaluation, one line per method."""
     if report.history is None:
         return []
     charts = []
@@ -134,7 +134,7 @@ def history_lines(report: Report) -> list[dict[str, Any]]:
 
 
 def compared_points(compared: Comparison) -> dict[str, Any]:
-    """The means of one side over those of the other, one point per method, by kind."""
+    """Return the means of one side over those of the other, one point per method, by kind."""
     side, other = (f"{name} ({split})" for name, split in (compared.side, compared.other))
     measure, series = compared.measure, []
     for kind, part in compared.methods.groupby(compared.methods["kind"].map(unlimited), sort=False):
@@ -161,7 +161,7 @@ def _evaluated(method: str, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def groups(report: Report, board: Mapping[str, Any]) -> dict[str, Any]:
-    """A table per measure: groups of questions by methods."""
+    """Return a table per measure: groups of questions by methods."""
     table = report.groups[board["key"]]
     methods = list(dict.fromkeys(table["method"]))
     tables = []
@@ -185,12 +185,12 @@ def groups(report: Report, board: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def counts(rows: pd.DataFrame) -> dict[str, int]:
-    """Questions and documents."""
+    """Return questions and documents."""
     return {name: int(rows[name].max()) for name in ("n", "documents")}
 
 
 def shares(shares: pd.DataFrame | None) -> dict[str, Any] | None:
-    """How much each level and retriever counted: names with colour and tone, and a row with widths for each group."""
+    """Return how much each level and retriever counted: names with colour and tone, and widths by group."""
     if shares is None or shares.empty:
         return None
     names = list(shares.columns[3:])

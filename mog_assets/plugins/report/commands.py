@@ -64,7 +64,7 @@ def compare(base: str, other: str, measures: tuple[str, ...], to: Path | None, a
 
 
 def _compared(table: Any, measures: Sequence[str]) -> list[dict[str, str]]:
-    """One row per method; measures with means above 10 have no decimals."""
+    """Return one row per method; measures with means above 10 have no decimals."""
     from mog_assets.evaluate.scores import interval, p_text
 
     rows = []

@@ -17,7 +17,7 @@ _NO_CHANGE = "no change"
 def side_by_side(
     ours: pd.DataFrame, theirs: pd.DataFrame, measures: Sequence[str], seed: int
 ) -> dict[str, pd.DataFrame]:
-    """The methods that two projects scored on the same questions, such as one with another setting.
+    """Return the methods that two projects scored on the same questions, such as one with another setting.
 
     Args:
         ours: A row for each question set, split, method and question: those columns, document, and the measures.

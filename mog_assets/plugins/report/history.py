@@ -49,7 +49,7 @@ _KEYS = [*_GROUP, "question"]
 
 
 def leading(per_question: pd.DataFrame) -> pd.DataFrame:
-    """The leading measure of every question from `measures.evaluate`, with which later evaluations are compared."""
+    """Return leading measure of every question from `measures.evaluate`, with which later evaluations are compared."""
     by_document = per_question["evidence"] != "spans"
     measured = per_question.assign(**{LEADING: per_question["ER"].mask(by_document, per_question["nDCG@10"])})
     return measured[[*_KEYS, "document", LEADING]].reset_index(drop=True)
@@ -100,7 +100,7 @@ def rows(
     configuration: str,
     comparison: pd.DataFrame,
 ) -> pd.DataFrame:
-    """The rows of an evaluation in the history, with columns `COLUMNS`.
+    """Return the rows of an evaluation in the history, with columns `COLUMNS`.
 
     Args:
         scores: Result of `scores.score`.
@@ -126,7 +126,7 @@ def rows(
 
 
 def read(path: Path) -> tuple[pd.DataFrame, int]:
-    """The evaluations of a file, in order of time, and how many lines cannot be read.
+    """Return the evaluations of a file, in order of time, and how many lines cannot be read.
 
     Returns:
         Rows with columns `COLUMNS`; none if there is no file.
@@ -165,7 +165,7 @@ def joined(table: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
 
 
 def times(table: pd.DataFrame) -> list[str]:
-    """Times of the evaluations, ISO 8601, in order."""
+    """Return times of the evaluations, ISO 8601, in order."""
     return [pd.Timestamp(time).isoformat() for time in table["time"].unique()]
 
 
@@ -176,7 +176,7 @@ def _in_order(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def drops(comparison: pd.DataFrame) -> list[str]:
-    """The methods that dropped, worst first, with figures, as text."""
+    """Return the methods that dropped, worst first, with figures, as text."""
     lower = comparison[comparison["dropped"]]
     lower = lower.assign(change=lower["now"] - lower["before"]).sort_values("change", kind="stable")
     return [

@@ -57,7 +57,7 @@ _PACKAGES = (
 
 
 def render(report: Report) -> str:
-    """The page.
+    """Return the page.
 
     Returns:
         HTML with styles, script and data inline. All texts are escaped, the script inserts text only as text, and the
@@ -127,12 +127,12 @@ def environment() -> list[tuple[str, str]]:
 
 
 def _csp(script: str) -> str:
-    """The content security policy source that allows this script."""
+    """Return the content security policy source that allows this script."""
     return f"sha256-{base64.b64encode(hashlib.sha256(str(script).encode()).digest()).decode('ascii')}"
 
 
 def _boards(report: Report) -> list[dict[str, Any]]:
-    """A table per question set and split, with methods sorted by the leading measure."""
+    """Return a table per question set and split, with methods sorted by the leading measure."""
     entries = []
     for key, part in boards(report.scores, report.origins):
         present = list(dict.fromkeys(part["measure"]))

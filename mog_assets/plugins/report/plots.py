@@ -16,7 +16,7 @@ _BM25, _VECTORS = "#D55E00", "#0072B2"
 
 
 def leaderboard_bars(scores: pd.DataFrame, question_set: str) -> bytes:
-    """The leading measure of every method with its 95 % interval, best on top.
+    """Return the leading measure of every method with its 95 % interval, best on top.
 
     Args:
         scores: As `scores.score` gives it.
@@ -47,7 +47,7 @@ def leaderboard_bars(scores: pd.DataFrame, question_set: str) -> bytes:
 
 
 def shares(rows: pd.DataFrame) -> bytes:
-    """How much each level and retriever counted, one bar per group of questions.
+    """Return how much each level and retriever counted, one bar per group of questions.
 
     Args:
         rows: Result of `browse.of_one`.
@@ -68,7 +68,7 @@ def _mixed(colour: str, tone: float) -> tuple[float, ...]:
 
 
 def er_over_time(history: pd.DataFrame, question_set: str, best: int = 5) -> bytes:
-    """The leading measure of the currently best methods by time of evaluation, with marks at significant drops.
+    """Return the leading measure of the currently best methods by time of evaluation, with marks at significant drops.
 
     Args:
         history: Rows of one or more evaluations, from `history.rows`.

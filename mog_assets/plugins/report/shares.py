@@ -34,12 +34,12 @@ def groups_of(question: Question) -> list[tuple[str, str]]:
 
 
 def part_names(levels: int) -> list[str]:
-    """The parts of a weight: the levels of BM25, fine to coarse, those of vectors, and all other experts as one."""
+    """Return parts of a weight: the levels of BM25, fine to coarse, those of vectors, and all other experts as one."""
     return [*(f"{name} level {level}" for name in _RETRIEVERS.values() for level in range(1, levels + 1)), "others"]
 
 
 def parts(shares: np.ndarray, experts: Sequence[str], levels: int) -> np.ndarray:
-    """Share of each part, float32 of shape (questions, parts).
+    """Return share of each part, float32 of shape (questions, parts).
 
     Args:
         shares: Of each expert, see `explain.shares`.
@@ -54,7 +54,7 @@ def parts(shares: np.ndarray, experts: Sequence[str], levels: int) -> np.ndarray
 
 
 def mean_shares(method: str, questions: Sequence[Question], shares: np.ndarray) -> list[tuple[str | int | float, ...]]:
-    """Rows of `table`: all questions, each corpus and each kind, the largest first.
+    """Return rows of `table`: all questions, each corpus and each kind, the largest first.
 
     Args:
         method: What ranked.

@@ -32,7 +32,7 @@ _NONE: AbstractContextManager[None] = nullcontext()
 
 
 def _tracer() -> Any:
-    """What makes spans; None if nobody collects them."""
+    """Return what makes spans; None if nobody collects them."""
     api = sys.modules.get(PACKAGE)
     if api is None:
         return None

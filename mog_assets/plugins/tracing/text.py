@@ -47,7 +47,7 @@ class Printed(SpanProcessor):
 
 
 def lines(root: ReadableSpan, spans: Sequence[ReadableSpan]) -> list[str]:
-    """The lines of a trace, the outermost span and those within: name, milliseconds, attributes."""
+    """Return the lines of a trace, the outermost span and those within: name, milliseconds, attributes."""
     within: defaultdict[int, list[ReadableSpan]] = defaultdict(list)
     for span in spans:
         within[span.parent.span_id if span.parent else 0].append(span)

@@ -77,7 +77,7 @@ def packages() -> Iterator[Finding]:
 
 
 def _plain(requirement: Any) -> str:
-    """A requirement in pip's notation, without its marker."""
+    """Return a requirement in pip's notation, without its marker."""
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     return f"{requirement.name}{extras}{requirement.specifier}"
 
@@ -214,7 +214,7 @@ def open_files() -> Iterator[Finding]:
 
 
 def configuration(path: str | None) -> tuple[Settings | None, Finding]:
-    """The settings, None if they cannot be read, and whether `mog run` accepts them."""
+    """Return the settings, None if they cannot be read, and whether `mog run` accepts them."""
     source, settings = config.file(path), None
     if not (source.exists() or path or os.environ.get(config.CONFIG_VARIABLE)):
         return None, Finding("configuration", WARNING, f"no {source.name} here", "`mog init FOLDER` writes one")

@@ -21,7 +21,7 @@ _FILLED, _PIECES = 0.8, 48
 
 
 def characters(settings: Settings, corpora: Collection[str]) -> int:
-    """Text of these corpora: as counted when they were read, else by the sizes and suffixes of local files."""
+    """Return text of these corpora: as counted when they were read, else by the sizes and suffixes of local files."""
     from mog_assets.documents.folders import scan
     from mog_assets.resources.store import Store
 
@@ -40,12 +40,12 @@ def characters(settings: Settings, corpora: Collection[str]) -> int:
 
 
 def disk(text: int) -> int:
-    """Bytes of the home folder for so many characters of text."""
+    """Return bytes of the home folder for so many characters of text."""
     return text * _BYTES_PER_CHARACTER + _BYTES_OF_A_PROJECT
 
 
 def encoding(settings: Settings, corpora: Collection[str]) -> str:
-    """A sentence: how many pieces of corpora that have no vectors are encoded, and how long that takes here."""
+    """Return a sentence: how many pieces of corpora that have no vectors are encoded, and how long that takes here."""
     from mog_assets.resources.encoder import Encoder
     from mog_assets.resources.registry import ENCODERS
 

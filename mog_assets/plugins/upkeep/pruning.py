@@ -71,12 +71,12 @@ def _files(what: str, paths: list[Path]) -> Removable:
 
 
 def _with_logs(path: Path) -> list[Path]:
-    """A SQLite file and its logs, if they exist."""
+    """Return a SQLite file and its logs, if they exist."""
     return [p for p in (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "")) if p.is_file()]
 
 
 def _orphans(tools: Tools) -> Iterator[Removable]:
-    """Files of artefacts that no manifest names and nobody reads: of earlier versions, or of stopped runs."""
+    """Yield files of artefacts that no manifest names and nobody reads: of earlier versions, or of stopped runs."""
     for recipe in graph(tools.settings).values():
         for corpus in tools.settings.corpora if recipe.partitioned else [None]:
             # Without an artefact the next run continues from them.
@@ -130,7 +130,7 @@ def _vectors(tools: Tools, cache: Path) -> Iterator[Removable]:
 
 
 def _unused(path: Path, texts: Iterable[str], remove: bool) -> tuple[int, int]:
-    """Number and bytes of the cached vectors of texts other than these; removes them if `remove`."""
+    """Return number and bytes of the cached vectors of texts other than these; removes them if `remove`."""
     with closing(connect(path)) as cache:
         cache.execute("CREATE TEMP TABLE wanted (key BLOB PRIMARY KEY) WITHOUT ROWID")
         keys = ((text_hash(text),) for text in texts)

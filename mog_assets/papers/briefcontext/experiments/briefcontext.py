@@ -86,7 +86,7 @@ def unmeasured(papers: Sequence[tuple[str, str]], used: Sequence[Mapping[str, An
 
 
 def key_position(lab: Lab) -> Findings:
-    """The key document at several positions of contexts of several sizes, one prompt against map-reduce."""
+    """Return the key document at several positions of contexts of several sizes, one prompt against map-reduce."""
     sizes, positions = varied(lab)
     size, tables, plots, claims = max(sizes), [], {}, []
     cases = [(k, p, way) for k in sizes for p in positions for way in _WAYS]
@@ -139,19 +139,19 @@ def _position(lab: Lab, name: str, find: Any, top_k: int, percentile: int, way: 
 
 
 def _mean(cells: Sequence[pd.DataFrame], cell: str) -> pd.DataFrame:
-    """Means over cells, per question."""
+    """Return means over cells, per question."""
     means = ["exact match", "F1", "answered"]
     return pd.concat(cells).groupby(["question", "document"], sort=False)[means].mean().reset_index().assign(cell=cell)
 
 
 def _ends(positions: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The first and last positions, and those between them."""
+    """Return the first and last positions, and those between them."""
     ends = {min(positions), max(positions)}
     return sorted(ends), [p for p in positions if p not in ends]
 
 
 def _rows(table: pd.DataFrame, cells: Sequence[str], measure: str, varied: Sequence[int]) -> pd.DataFrame:
-    """Rows of some cells with the varied value as x, in the order of x."""
+    """Return rows of some cells with the varied value as x, in the order of x."""
     return table[table["measure"] == measure].set_index("cell").loc[list(cells)].assign(x=varied).sort_values("x")
 
 
@@ -180,7 +180,7 @@ def _position_claims(lab: Lab, name: str, table: pd.DataFrame, measure: str) -> 
 
 
 def documents(lab: Lab) -> Findings:
-    """The key document among an increasing number of others, in one prompt."""
+    """Return the key document among an increasing number of others, in one prompt."""
     sizes = sorted(set(EXPERIMENT_SETTINGS.of(lab.settings).documents))
     positions = list(dict.fromkeys(EXPERIMENT_SETTINGS.of(lab.settings).positions))
     tables, plots, claims = [], {}, []
@@ -233,12 +233,12 @@ def _documents(size: int) -> str:
 
 
 def _percentile(lab: Lab, question: Question) -> int:
-    """A random position of a question's key document: the paper's mean over positions at the cost of one."""
+    """Return a random position of a question's key document: the paper's mean over positions at the cost of one."""
     return int(generator(lab.seed, question.id).choice(varied(lab)[1]))
 
 
 def distractors(lab: Lab) -> Findings:
-    """The key document in the middle of retrieved or of random passages, in one prompt."""
+    """Return the key document in the middle of retrieved or of random passages, in one prompt."""
     size, tables, claims = max(EXPERIMENT_SETTINGS.of(lab.settings).top_k), [], []
 
     def ask(name: str, questions: Sequence[Question], find: Find) -> list[pd.DataFrame]:
@@ -271,7 +271,7 @@ def distractors(lab: Lab) -> Findings:
 
 
 def by_position(settings: Settings) -> list[Any]:
-    """The settings that answers at several positions depend on."""
+    """Return the settings that answers at several positions depend on."""
     return [*options(settings), EXPERIMENT_SETTINGS.of(settings).top_k, EXPERIMENT_SETTINGS.of(settings).positions]
 
 

@@ -120,7 +120,7 @@ def _group(table: pd.DataFrame, top_k: Any, position: Any) -> pd.Series:
 
 
 def _answers_by_position(lab: Lab) -> pd.DataFrame:
-    """Answers of the experiment on positions: its cells, with columns top_k, position, way, right."""
+    """Return answers of the experiment on positions: its cells, with columns top_k, position, way, right."""
     artefact, (sizes, positions) = lab.read(f"experiments/{POSITIONS}", None), varied(lab)
     cells = pd.concat([pd.read_parquet(artefact.path(name)) for name in artefact.names() if CELL in name])
     parts = cells["method"].str.split(" ", n=3, expand=True)
@@ -131,7 +131,7 @@ def _answers_by_position(lab: Lab) -> pd.DataFrame:
 
 
 def partitions(lab: Lab, name: str, find: Find, top_k: int, size: int) -> pd.DataFrame:
-    """Whether the single partitions of a question's contexts give different answers.
+    """Return whether the single partitions of a question's contexts give different answers.
 
     Most partitions are shared by contexts that differ only in the position of the key document; each is asked once.
 
@@ -177,7 +177,7 @@ def partitions(lab: Lab, name: str, find: Find, top_k: int, size: int) -> pd.Dat
 
 
 def differ(answers: Sequence[str], question: Question) -> bool:
-    """Whether some of the answers to a question say something else than others; see `conflicts`."""
+    """Return whether some of the answers to a question say something else than others; see `conflicts`."""
     if question.options:
         return len({normalised(text) for text in answers}) > 1
     return any(f1(one, [other]) < RIGHT for one, other in combinations(answers, 2))

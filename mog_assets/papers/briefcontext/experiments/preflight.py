@@ -35,7 +35,7 @@ _PAPERS = {
 
 
 def preflight(lab: Lab) -> Findings:
-    """How well the preflight of the stored map-reduces predicts that the key document is ranked below the top."""
+    """Return how well the preflight of stored map-reduces predicts that the key document is ranked below the top."""
     stored, tables, claims = AnsweredCases.read(lab), {}, []
     cases = preflight_cases(stored.answers, stored.questions)
     for (question_set, method), part in cases.groupby(["question_set", "method"], sort=False):

@@ -29,7 +29,7 @@ _PAPER_STORAGE = 2.7
 
 
 def seconds(lab: Lab) -> Findings:
-    """Seconds per question with 1 to n levels, by BM25 and by vectors; router and retrieval timed separately."""
+    """Return seconds per question with 1 to n levels, by BM25 and by vectors; router and retrieval timed separately."""
     rows, lines, statements = [], {}, []
     repeats = EXPERIMENT_SETTINGS.of(lab.settings).repeats
     for name in lab.tested():
@@ -80,7 +80,7 @@ def seconds(lab: Lab) -> Findings:
 
 
 def _timed(lab: Lab, name: str) -> pd.DataFrame:
-    """Seconds per question: a row for each retriever and number of levels, and one for level 1 without router."""
+    """Return seconds per question: a row of each retriever and number of levels, and one of level 1 without router."""
     settings, retrieval = lab.settings, lab.retrieval(name)
     count, repeats = len(retrieval.queries), EXPERIMENT_SETTINGS.of(settings).repeats
     opened = router.open_router(lab.read(ROUTERS["mog-paper"], None), lab.encoder, settings.levels)
@@ -138,7 +138,7 @@ def _seconds(do: Callable[[], object], repeats: int) -> float:
 
 
 def storage(lab: Lab) -> Findings:
-    """Bytes of all stored data, relative to the text."""
+    """Return bytes of all stored data, relative to the text."""
     settings = lab.settings
     documents = [lab.read("documents", corpus) for corpus in settings.corpora]
     text = sum(_text_bytes(stored.path(name)) for stored in documents for name in stored.names("bucket"))
@@ -183,7 +183,7 @@ def storage(lab: Lab) -> Findings:
 
 
 def allocated(paths: Iterable[Path]) -> int:
-    """Bytes that files use on disk: less than the length for a sparse file."""
+    """Return bytes that files use on disk: less than the length for a sparse file."""
     return sum(path.stat().st_blocks * 512 for path in paths if path.is_file())
 
 

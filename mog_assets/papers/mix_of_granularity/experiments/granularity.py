@@ -126,7 +126,7 @@ def router(lab: Lab) -> Findings:
 
 
 def _compared(lab: Lab, part: pd.DataFrame, label: str, methods: Sequence[str]) -> pd.DataFrame | None:
-    """The first of some methods against the others that were scored."""
+    """Return the first of some methods against the others that were scored."""
     present = [method for method in methods if method in set(part["method"])]
     if methods[0] not in present or len(present) < 2:
         return None
@@ -135,7 +135,7 @@ def _compared(lab: Lab, part: pd.DataFrame, label: str, methods: Sequence[str]) 
 
 
 def oracle_gap(lab: Lab) -> Findings:
-    """The share of the gap between the best single level and the best known weights that MoG closes.
+    """Return the share of the gap between the best single level and the best known weights that MoG closes.
 
     The best level is chosen again in every resample, so the interval includes the uncertainty of that choice.
     """
@@ -172,20 +172,20 @@ def oracle_gap(lab: Lab) -> Findings:
 
 
 def _scored(lab: Lab) -> dict[str, pd.DataFrame]:
-    """The scores of each question from the asset `scores`, by question set."""
+    """Return the scores of each question from the asset `scores`, by question set."""
     table = pd.read_parquet(lab.read("scores", None).path("per_question.parquet"))
     return {str(name): part for name, part in table.groupby("question_set", sort=False)}
 
 
 def of_mog(settings: Settings) -> Sequence[str]:
-    """The assets that MoG needs; none if no router can be trained."""
+    """Return the assets that MoG needs; none if no router can be trained."""
     if not settings.trains:
         return ()
     return ("questions", *needs([parse("mog-paper", settings)], settings).keys)
 
 
 def _with(*methods: str, settings: Settings) -> Sequence[str]:
-    """The asset `scores`, if it has all of these methods."""
+    """Return the asset `scores`, if it has all of these methods."""
     compared = {method.name for method in named_methods(settings)}
     return ("scores",) if settings.trains and compared.issuperset(methods) else ()
 

@@ -28,7 +28,7 @@ from mog_assets.search.passages import Passages
 
 
 def spread_of(weights: np.ndarray, documents: np.ndarray, seed: int) -> tuple[Verdict, str]:
-    """Whether the levels with the highest and the lowest mean weight differ."""
+    """Return whether the levels with the highest and the lowest mean weight differ."""
     means = weights.mean(axis=0)
     if len(means) < 2:
         return "not testable here", "there is only one level"
@@ -43,7 +43,7 @@ def spread_of(weights: np.ndarray, documents: np.ndarray, seed: int) -> tuple[Ve
 
 
 def finest_claim(weights: np.ndarray, documents: np.ndarray, seed: int) -> tuple[Verdict, str]:
-    """Whether level 1 is chosen for more questions than the second most chosen level."""
+    """Return whether level 1 is chosen for more questions than the second most chosen level."""
     best = weights.argmax(axis=1)
     counts = np.bincount(best, minlength=weights.shape[1])
     if len(counts) < 2:
@@ -58,7 +58,7 @@ def finest_claim(weights: np.ndarray, documents: np.ndarray, seed: int) -> tuple
 
 
 def differing_sets(paper: str, claim: str, between: Sequence[Mapping[str, Any]]) -> Claim:
-    """Whether the chosen levels depend on the question set: one pair that differs after Holm's correction shows it."""
+    """Return whether chosen levels depend on the question set: one pair that differs by Holm's correction shows it."""
     differing = [row for row in between if row["p"] < ALPHA]
     furthest = sorted(between, key=lambda row: -row["distance"])[:3]
     figures = "; ".join(f"{row['questions']}: distance {row['distance']:.3f}, {p_said(row['p'])}" for row in furthest)
@@ -68,12 +68,12 @@ def differing_sets(paper: str, claim: str, between: Sequence[Mapping[str, Any]])
 
 
 def corpora_of(question: Question) -> set[str]:
-    """Those that hold its evidence."""
+    """Return those that hold its evidence."""
     return {evidence.corpus for evidence in question.evidence}
 
 
 def cell_of(method: str, training: str) -> str:
-    """Name of a cell."""
+    """Return name of a cell."""
     return f"{method}, trained on {training}"
 
 
@@ -108,7 +108,7 @@ def _untrained() -> MogError:
 
 
 def trained_router(lab: Lab, name: str, table: pd.DataFrame) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """A router trained like the asset: its weights for the test questions of every set, and facts about it.
+    """Return a router trained like the asset: its weights for the test questions of every set, and facts about it.
 
     The name says what it was trained on.
 
@@ -153,13 +153,13 @@ def ranked_by(lab: Lab, name: str, routers: Mapping[str, Mapping[str, np.ndarray
 
 
 def recall_of(scores: pd.DataFrame, baseline: str) -> list[pd.Series]:
-    """Rows of ER with a comparison with the baseline."""
+    """Return rows of ER with a comparison with the baseline."""
     here = scores[(scores["measure"] == "ER") & (scores["cell"] != baseline)]
     return [row for _, row in here.iterrows()]
 
 
 def training_rows(settings: Settings) -> list[Any]:
-    """The settings that routers depend on."""
+    """Return the settings that routers depend on."""
     return [
         SOFT_LABELS.of(settings).model_dump(mode="json"),
         ROUTER.of(settings).model_dump(mode="json"),

@@ -205,7 +205,7 @@ def training_corpus(lab: Lab) -> Findings:
 
 
 def router_weights(lab: Lab) -> Findings:
-    """The router's weights for the questions of each set, and of each kind."""
+    """Return the router's weights for the questions of each set, and of each kind."""
     if not lab.tested():
         raise NothingToMeasure("no test question has evidence")
     rows, lines = [], {}
@@ -275,7 +275,7 @@ def _pairwise(name: str, cells: Sequence[pd.DataFrame], pairs: Sequence[tuple[st
 
 
 def _text_rows(rows: Sequence[pd.Series]) -> list[dict[str, str]]:
-    """Rows of `_pairwise` to print."""
+    """Return rows of `_pairwise` to print."""
     return [
         {
             "": str(row["cell"]),
@@ -291,7 +291,7 @@ def _text_rows(rows: Sequence[pd.Series]) -> list[dict[str, str]]:
 
 
 def _over(method: str, row: pd.Series) -> pd.Series | None:
-    """A row that compares two label methods, seen from this method; None if it is about neither."""
+    """Return a row that compares two label methods, seen from this method; None if it is about neither."""
     if str(row["against"]).startswith(f"{method},"):
         return row
     if str(row["cell"]).startswith(f"{method},"):
@@ -302,7 +302,7 @@ def _over(method: str, row: pd.Series) -> pd.Series | None:
 
 
 def _no_best(paper: str, methods: Sequence[str], rows: Sequence[pd.Series]) -> Claim:
-    """Whether each label method is beaten by another on some question set."""
+    """Return whether each label method is beaten by another on some question set."""
     beaten, best = {}, []
     for method in methods:
         others = [other for row in rows if (other := _over(method, row)) is not None]
@@ -335,7 +335,7 @@ def _tested(pairs: Sequence[tuple[str, Totals, Totals]], seed: int) -> list[dict
 
 
 def assets_of_labels(settings: Settings, methods: Callable[[Settings], Sequence[str]]) -> Sequence[str]:
-    """The assets that labels, routers and rankings need; none if no router can be trained."""
+    """Return the assets that labels, routers and rankings need; none if no router can be trained."""
     if not settings.trains:
         return ()
     searched = needs([parse("mog-paper", settings), parse("bm25:fixed-1", settings)], settings).keys
@@ -350,7 +350,7 @@ def _methods(settings: Settings) -> list[str]:
 
 
 def _of_stored_labels(settings: Settings) -> Sequence[str]:
-    """The assets for routers trained by the experiment on stored labels, and for their rankings."""
+    """Return the assets for routers trained by the experiment on stored labels, and for their rankings."""
     searched = of_mog(settings)
     return ("soft_labels", *(key for key in searched if key != ROUTERS["mog-paper"])) if searched else ()
 

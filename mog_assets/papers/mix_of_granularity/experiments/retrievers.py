@@ -61,7 +61,7 @@ class OtherVectors:
     _finest: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
 
     def of(self, corpus: int, level: int) -> np.ndarray:
-        """Vectors of a level of a corpus, by its position: float16 of shape (chunks, size)."""
+        """Return vectors of a level of a corpus, by its position: float16 of shape (chunks, size)."""
         name = self.corpora.names[corpus]
         if level > 1 and self.chosen.levels == "direct":
             return self._encoded(name, level)
@@ -83,12 +83,12 @@ class OtherVectors:
         return np.concatenate(rows_of)
 
     def nearest(self, vectors: np.ndarray, level: int, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The k nearest chunks of each corpus for every question; see `nearest`."""
+        """Return the k nearest chunks of each corpus for every question; see `nearest`."""
         return [nearest(vectors, self.of(corpus, level), k) for corpus in range(len(self.corpora.names))]
 
 
 def nearest(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k vectors with the greatest inner product with each query, exact; ties go to the smaller number.
+    """Return the k vectors with the greatest inner product with each query, exact; ties go to the smaller number.
 
     Args:
         queries: Unit vectors, shape (n, size).
@@ -169,7 +169,7 @@ def retrievers(lab: Lab) -> Findings:
 
 
 def _opened(lab: Lab, chosen: RetrieverEncoderSettings) -> tuple[Encode, Encode, list[str]]:
-    """The encoders of chunks and of questions, and their fingerprints."""
+    """Return the encoders of chunks and of questions, and their fingerprints."""
     chunks, of_chunks = lab.other_encoder(chosen)
     questions, of_questions = lab.other_encoder(chosen.of_questions) if chosen.query_model else (chunks, of_chunks)
     return chunks, questions, [of_chunks, of_questions, chosen.levels]

@@ -113,7 +113,7 @@ def _reach(around: Around, hop: int, layout: Layout, lengths: np.ndarray) -> dic
 
 
 def _documents(indptr: np.ndarray, indices: np.ndarray, layout: Layout) -> np.ndarray:
-    """Number of documents of each neighbourhood; its nodes are in order of document."""
+    """Return number of documents of each neighbourhood; its nodes are in order of document."""
     document = layout.document_of.astype(np.int32)[indices]
     new = np.ones(len(indices), bool)
     new[1:] = document[1:] != document[:-1]
@@ -195,7 +195,7 @@ def _options(tools: Tools) -> Any:
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipes of this stage."""
+    """Return the recipes of this stage."""
     return [
         Recipe(
             key="sentence_graph",

@@ -72,7 +72,7 @@ def make(work: Work, counts: Any, lengths: np.ndarray) -> BuiltGraph:
 
 
 def _search(work: Work, index: dict[str, np.ndarray], key: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
-    """The nodes nearest to every query, and their scores."""
+    """Return the nodes nearest to every query, and their scores."""
     k, queries = GRAPH.of(work.settings).k, len(index["query_indptr"]) - 1
     part, written = work.file("index.safetensors", *key)
     if not written:

@@ -16,7 +16,7 @@ from mog_assets.text.chunks import Layout
 
 
 def graph_fault(graph: Graph, nodes: int, k: int, threshold: float) -> str | None:
-    """What is wrong with a graph of `nodes` nodes whose edges are the k best of each that reach a threshold."""
+    """Return what is wrong with a graph of `nodes` nodes whose edges are the k best of each that reach a threshold."""
     if graph.nodes != nodes:
         return f"the graph has {graph.nodes} nodes, the documents have {nodes}"
     matrix = sparse.csr_matrix((graph.shares, graph.indices, graph.indptr), (nodes, nodes))
@@ -46,7 +46,7 @@ def _neighbourhoods(work: Work) -> str | None:
 
 
 def neighbourhoods_fault(around: Sequence[Membership], lengths: np.ndarray, max_chars: int) -> str | None:
-    """What is wrong with the neighbourhoods of 0, 1, … hops of nodes of these lengths."""
+    """Return what is wrong with the neighbourhoods of 0, 1, … hops of nodes of these lengths."""
     shape = (len(lengths), len(lengths))
     below = None
     for hop, (indptr, indices) in enumerate(around):

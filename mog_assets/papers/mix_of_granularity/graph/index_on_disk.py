@@ -45,7 +45,7 @@ class IndexOnDisk:
         self._indices.append([part.arrays["indices"].astype(np.int32, copy=False).data])
 
     def index(self) -> Bm25Index:
-        """The index of all terms, mapped from disk."""
+        """Return the index of all terms, mapped from disk."""
         indptr = np.concatenate([[0], np.cumsum(np.concatenate(self._frequencies))])
         weights, indices = self._weights.mapped(np.float32), self._indices.mapped(np.int32)
         return Bm25Index.of(self._terms, weights, indices, indptr, self._chunks)

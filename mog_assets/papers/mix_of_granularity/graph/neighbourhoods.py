@@ -49,7 +49,7 @@ class Around:
         return np.concatenate([[0], np.cumsum(self.sizes, dtype=np.int64)])
 
     def within(self, hop: int) -> Membership:
-        """The neighbourhoods of some hops."""
+        """Return the neighbourhoods of some hops."""
         near = self.hops <= hop
         if near.all():
             return self.indptr, self.nodes
@@ -71,7 +71,7 @@ def load_neighbourhoods(path: Callable[[str], Path]) -> Around:
 
 
 def open_neighbourhoods(path: Callable[[str], Path], hop: int) -> Membership:
-    """The neighbourhoods of some hops, from the files of `load_neighbourhoods`."""
+    """Return the neighbourhoods of some hops, from the files of `load_neighbourhoods`."""
     return load_neighbourhoods(path).within(hop)
 
 
@@ -82,7 +82,7 @@ def neighbourhoods(
     max_chars: int,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Around:
-    """The nodes within 0 … `hops` hops of every node.
+    """Return the nodes within 0 … `hops` hops of every node.
 
     A neighbourhood is the longest prefix of the breadth-first order of the nodes around its centre with at most
     `max_chars` characters of text; the centre always stays. Nodes at equal distance are ordered by their highest
@@ -115,7 +115,7 @@ def neighbourhoods(
 
 
 def _ranked(graph: Graph, lengths: np.ndarray, max_chars: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Entries of the adjacency by rank: the most similar first, then by number, without those that cannot matter.
+    """Return entries of the adjacency by rank: most similar first, then by number, without those that cannot matter.
 
     Returns:
         indptr: int64 of shape (nodes + 1,).

@@ -17,7 +17,7 @@ from mog_assets.text.cuts import Spans, spans_to, units
 
 
 def node_spans(text: str, sentences: int, longest: int) -> Spans:
-    """Spans of the nodes of a text: `sentences` sentences each, the last one may have fewer.
+    """Return spans of the nodes of a text: `sentences` sentences each, the last one may have fewer.
 
     A sentence of more than `longest` characters counts as several (`units`).
 

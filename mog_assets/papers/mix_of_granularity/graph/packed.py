@@ -34,12 +34,12 @@ def load_columns(path: Path, names: Sequence[str] | None = None) -> dict[str, np
 
 
 def differences(values: np.ndarray) -> np.ndarray:
-    """What each number adds to the one before it, the first to 0: int32 array, undone by `sums`."""
+    """Return what each number adds to the one before it, the first to 0: int32 array, undone by `sums`."""
     return np.diff(values.astype(np.int32, copy=False), prepend=np.int32(0)).astype(np.int32, copy=False)
 
 
 def sums(values: np.ndarray) -> np.ndarray:
-    """The numbers of `differences`, int32."""
+    """Return the numbers of `differences`, int32."""
     totals: np.ndarray = np.cumsum(values, dtype=np.int32)
     return totals
 

@@ -28,7 +28,7 @@ def degree_histogram(degrees: np.ndarray) -> bytes:
 
 
 def neighbourhood(edges: np.ndarray, hops: np.ndarray, documents: Sequence[str], title: str) -> bytes:
-    """A neighbourhood: its centre in the middle, a ring for each number of hops, a colour for each document.
+    """Return a neighbourhood: its centre in the middle, a ring for each number of hops, a colour for each document.
 
     Args:
         edges: int array of shape (m, 2): pairs of the n nodes, numbered from 0.
@@ -58,7 +58,7 @@ def neighbourhood(edges: np.ndarray, hops: np.ndarray, documents: Sequence[str],
 
 
 def _angles(edges: np.ndarray, hops: np.ndarray) -> np.ndarray:
-    """Nodes evenly on their rings, in order of the first node of the inner ring that they are linked to."""
+    """Return nodes evenly on their rings, in order of the first node of the inner ring that they are linked to."""
     angles = np.zeros(len(hops))
     place = np.zeros(len(hops))
     for ring in range(1, int(hops.max(initial=0)) + 1):

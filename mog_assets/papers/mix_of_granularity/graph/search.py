@@ -87,7 +87,7 @@ class Neighbourhoods:
         return [load_neighbourhoods(stored.path) for stored in self._graphs()]
 
     def members(self, granularity: int) -> tuple[np.ndarray, np.ndarray]:
-        """The nodes of every neighbourhood, as `indptr` and `indices` of a CSR matrix."""
+        """Return the nodes of every neighbourhood, as `indptr` and `indices` of a CSR matrix."""
         if granularity not in self._members:
             parts = [around.within(granularity - 1) for around in self._around]
             sizes = np.concatenate([np.diff(indptr) for indptr, _ in parts])
@@ -107,7 +107,7 @@ class Neighbourhoods:
         return np.repeat(np.arange(len(first)), last - first), indices[ranges(first, last)]
 
     def containing(self, pieces: np.ndarray, granularity: int) -> np.ndarray:
-        """A node's own neighbourhood."""
+        """Return a node's own neighbourhood."""
         return pieces
 
     @cached_property
@@ -115,7 +115,7 @@ class Neighbourhoods:
         return np.diff(self.nodes.spans, axis=1).ravel()
 
     def passages(self, matches: Matches, granularities: np.ndarray) -> Passages:
-        """The spans of every neighbourhood that a measure may use; adjacent nodes are merged."""
+        """Return the spans of every neighbourhood that a measure may use; adjacent nodes are merged."""
         characters = np.zeros(len(matches.chunk), np.int64)
         for granularity in np.unique(granularities):
             here = np.flatnonzero(granularities == granularity)
@@ -228,7 +228,7 @@ class Neighbourhoods:
             yield name, (terms, np.concatenate([np.zeros(0, np.int64), *frequencies]), *totals[name])
 
     def vectors(self, granularity: int, finest: VectorTable) -> NeighbourhoodVectors:
-        """Vectors of neighbourhoods.
+        """Return vectors of neighbourhoods.
 
         Args:
             granularity: Of the neighbourhoods.
@@ -292,7 +292,7 @@ class _Counted:
         return total
 
     def of(self, terms: Sequence[str]) -> list[TermCounts]:
-        """Counts of some terms in every neighbourhood, per corpus; lengths are of all terms."""
+        """Return counts of some terms in every neighbourhood, per corpus; lengths are of all terms."""
         return self.some(np.arange(len(self.indptr) - 1), terms)
 
     def some(self, rows: np.ndarray, terms: Sequence[str]) -> list[TermCounts]:
@@ -310,7 +310,7 @@ class _Counted:
         return parts
 
     def blocks(self, terms: Sequence[str], entries: int) -> list[list[str]]:
-        """Blocks of terms in order, with about `entries` occurrences in all neighbourhoods and at least one term."""
+        """Return blocks of terms in order, of about `entries` occurrences in neighbourhoods, at least one term."""
         number = {term: i for i, term in enumerate(terms)}
         most = np.zeros(len(terms), np.int64)
         reach, start = np.bincount(self.indices, minlength=len(self.indptr) - 1), 0
@@ -336,7 +336,7 @@ class NeighbourhoodVectors:
     finest: VectorTable
 
     def rows(self, rows: np.ndarray) -> np.ndarray:
-        """The vectors of these neighbourhoods, float32 of shape (len(rows), size)."""
+        """Return the vectors of these neighbourhoods, float32 of shape (len(rows), size)."""
         indptr, indices = self.of.members(self.granularity)
         first, last = indptr[rows], indptr[rows + 1]
         owner = np.repeat(np.arange(len(rows)), last - first)
@@ -351,7 +351,7 @@ class NeighbourhoodVectors:
 
 
 def _over(parts: _Counts, terms: Sequence[str]) -> Any:
-    """Counts of several corpora over one vocabulary: int32 CSR matrix, rows in order of the corpora."""
+    """Return counts of several corpora over one vocabulary: int32 CSR matrix, rows in order of the corpora."""
     number = {term: i for i, term in enumerate(terms)}
     blocks = []
     for rows_of, matrix in parts:

@@ -98,14 +98,14 @@ def save_graph(graph: Graph, path: Path) -> None:
 
 
 def open_graph(path: Callable[[str], Path]) -> Graph:
-    """The graph of a corpus from its file, whose path `path` gives by its logical name."""
+    """Return the graph of a corpus from its file, whose path `path` gives by its logical name."""
     columns = load_columns(path(FILE))
     first, second = sums(columns["first"]), columns["second"]
     return graph_of(int(first[-1]), first[:-1], second[:-1], (columns["share"][:-1] / _UNIT).astype(np.float32))
 
 
 def graph_of(nodes: int, first: np.ndarray, second: np.ndarray, shares: np.ndarray) -> Graph:
-    """The graph with these edges, each once.
+    """Return the graph with these edges, each once.
 
     Args:
         nodes: Number of nodes.
@@ -121,7 +121,7 @@ def graph_of(nodes: int, first: np.ndarray, second: np.ndarray, shares: np.ndarr
 
 
 def index_of(counts: Any, k1: float, b: float) -> dict[str, np.ndarray]:
-    """The nodes weighted by Lucene's BM25, and their queries.
+    """Return the nodes weighted by Lucene's BM25, and their queries.
 
     Nodes with the same terms share one query: phrases that a site repeats are a third of some corpora.
 
@@ -164,7 +164,7 @@ def save_index(index: Mapping[str, np.ndarray], path: Path) -> None:
 
 
 def query_count(index: Path) -> int:
-    """Number of queries of an index."""
+    """Return number of queries of an index."""
     with safe_open(index, "numpy") as tensors:
         return tensors.get_slice("query_indptr").get_shape()[0] - 1
 
@@ -227,7 +227,7 @@ def _search(index: Any, queries: Sequence[list[int]], k: int, compiled: bool) ->
 
 
 def searched(blocks: Sequence[Path], k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k + 1 best nodes of all queries and their scores, from files that `search_block` wrote for them in order."""
+    """Return k + 1 best nodes of queries and their scores, from files that `search_block` wrote for them in order."""
     parts = [load_file(path) for path in blocks]
     nodes, scores = (
         np.concatenate([np.zeros((0, k + 1), kind), *(part[name] for part in parts)])
@@ -239,7 +239,7 @@ def searched(blocks: Sequence[Path], k: int) -> tuple[np.ndarray, np.ndarray]:
 def neighbours(
     nodes: np.ndarray, scores: np.ndarray, asks: np.ndarray, self_scores: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k best other nodes of every node, from the results of its query.
+    """Return the k best other nodes of every node, from the results of its query.
 
     Args:
         nodes: int32 array of shape (queries, k + 1): the best nodes of each query, −1 if there is none.
@@ -263,7 +263,7 @@ def neighbours(
 
 
 def link(nodes: np.ndarray, shares: np.ndarray, threshold: float) -> Graph:
-    """The graph with an edge from every node to each neighbour that reaches the threshold.
+    """Return the graph with an edge from every node to each neighbour that reaches the threshold.
 
     Args:
         nodes: int32 of shape (n, k): other nodes, −1 if there is none.
