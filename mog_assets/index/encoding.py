@@ -183,11 +183,6 @@ class VectorBucket:
         return bucket_layout(Path(self.documents), Path(self.spans)).count(self.pooled)
 
 
-def vector_keys(level: int) -> tuple[str, ...]:
-    """Keys of the assets that vectors of a level are read from, besides `documents` and `chunks/level_1`."""
-    return tuple(dict.fromkeys(("embeddings/level_1", f"embeddings/level_{level}")))
-
-
 def vector_buckets(read: Callable[[str], Artefact], level: int) -> list[VectorBucket]:
     """The buckets of a corpus, in order.
 

@@ -52,7 +52,7 @@ def at_rag(
 
 
 def _round(p: Progress, roles: Roles, rewrite: bool) -> bool:
-    """Return lines 7 to 14 of Algorithm 1 for one question; returns whether it is done."""
+    """Follow lines 7 to 14 of Algorithm 1 for one question; return whether it is done."""
     passages, thoughts = p.results.passages, p.details["thoughts"]
     thought = p.take("think", roles.play(THINK, p.request, p.query, passages, tuple(thoughts)))
     if thought is not None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from mog_assets.index.statistics import StoredStatistics, Together
 from mog_assets.index.term_counts import TermCounts
-from mog_assets.resources.compiled import keep
+from mog_assets.papers.compiled import keep
 
 # Extra results, among which ties at the last place are decided by chunk number.
 _SLACK = 8

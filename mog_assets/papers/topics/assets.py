@@ -9,7 +9,7 @@ import numpy as np
 
 from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
-from mog_assets.index.encoding import vector_buckets, vector_keys
+from mog_assets.index.encoding import vector_buckets
 from mog_assets.papers.topics import checks
 from mog_assets.papers.topics.assign import file_name
 from mog_assets.papers.topics.fitting import fit_apart, fit_buckets, made_with, may_have_topics
@@ -29,6 +29,11 @@ from mog_assets.papers.topics.settings import TOPICS
 from mog_assets.resources.errors import MogError
 
 GROUP = "topics"
+
+
+def _vector_keys(level: int) -> tuple[str, ...]:
+    """Return keys of the assets that vectors of a level are read from, besides `documents` and `chunks/level_1`."""
+    return tuple(dict.fromkeys(("embeddings/level_1", f"embeddings/level_{level}")))
 
 
 def fit_level(settings: Settings) -> int:
@@ -151,7 +156,7 @@ def build_assigned(work: Work) -> None:
     for level in levels:
         embeddings = work.input(f"embeddings/level_{level}")
         buckets_of = vector_buckets(work.input, level)
-        sources = [work.input(key) for key in vector_keys(level)]
+        sources = [work.input(key) for key in _vector_keys(level)]
         for name, bucket in zip(embeddings.names("bucket"), buckets_of, strict=True):
             target = file_name(level, name)
             jobs[target] = {"bucket": asdict(bucket), "model": str(stored.path(MODEL))}
@@ -182,7 +187,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             build=build_model,
             description="BERTopic model of the chunks of all corpora; fitted again only if many of them are new.",
             group=GROUP,
-            deps=("documents", "chunks/level_1", *vector_keys(level)),
+            deps=("documents", "chunks/level_1", *_vector_keys(level)),
             partitioned=False,
             settings=lambda tools: [TOPICS.of(tools.settings).model_dump(), tools.settings.seed],
             repeatable=True,

@@ -11,6 +11,7 @@ import numpy as np
 
 from mog_assets.index.encoding import bucket_texts
 from mog_assets.index.layouts import bucket_layout
+from mog_assets.papers.compiled import keep
 from mog_assets.papers.topics.hiding import hidden
 from mog_assets.papers.topics.model import (
     COMPONENTS,
@@ -29,7 +30,6 @@ from mog_assets.papers.topics.processes import SPAWN, deaf_children, end_with_pa
 from mog_assets.papers.topics.settings import TopicSettings
 from mog_assets.papers.topics.terms import topic_terms
 from mog_assets.resources import extras
-from mog_assets.resources.compiled import keep
 from mog_assets.resources.errors import MogError
 
 

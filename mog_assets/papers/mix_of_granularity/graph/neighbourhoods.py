@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.papers.compiled import keep
 from mog_assets.papers.mix_of_granularity.graph.packed import differences, load_columns, save_columns, sums
 from mog_assets.papers.mix_of_granularity.graph.sentence_graph import Graph
-from mog_assets.resources.compiled import keep
 
 # Up to this many centres, compiling the search takes longer than it saves.
 _FEW = 500

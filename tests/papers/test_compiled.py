@@ -4,7 +4,7 @@ import importlib.util
 
 import numba
 
-from mog_assets.resources.compiled import keep
+from mog_assets.papers.compiled import keep
 
 SOURCE = "import numba\n\n@numba.njit\ndef twice(number):\n    return 2 * number\n"
 
