@@ -21,7 +21,7 @@ from reader import measured_questions
 from mog_assets import config
 from mog_assets.answer.ask import PASSAGES, reader
 from mog_assets.answer.neural import Neural
-from mog_assets.answer.roles import AnswerRequest, Passage, Roles, Usage
+from mog_assets.answer.roles import AnswerRequest, RetrievedPassage, Roles, Usage
 from mog_assets.build import markdown
 from mog_assets.build.tools import Tools
 from mog_assets.config.budget import Budget
@@ -42,7 +42,7 @@ AGREED = 10
 SHARE = 0.3
 
 
-def map_reduced(roles: Roles, asked: AnswerRequest, passages: Sequence[Passage]) -> tuple[str, Usage]:
+def map_reduced(roles: Roles, asked: AnswerRequest, passages: Sequence[RetrievedPassage]) -> tuple[str, Usage]:
     """Answer and cost of map-reduce."""
     used, extractions = Usage(), []
     for part in split(passages, PARTITIONS):
@@ -72,7 +72,7 @@ def area(signal: np.ndarray, truth: np.ndarray, documents: np.ndarray) -> str:
 
 
 def signals(
-    tools: Tools, roles: Roles, retrieval: Retrieval, method: str, passages: list[list[Passage]]
+    tools: Tools, roles: Roles, retrieval: Retrieval, method: str, passages: list[list[RetrievedPassage]]
 ) -> dict[str, np.ndarray]:
     """What could decide, by name: float array of shape (questions,), higher for map-reduce."""
     asked, count = retrieval.read.candidates, len(passages)
@@ -103,7 +103,7 @@ def signals(
     return made
 
 
-def below_top(question: Question, passages: Sequence[Passage]) -> bool:
+def below_top(question: Question, passages: Sequence[RetrievedPassage]) -> bool:
     """Whether the first passage with evidence is below the top."""
     gold = {(e.corpus, e.doc) for e in question.evidence}
     places = [n for n, p in enumerate(passages) if any((c, d) in gold for c, d, _, _ in p.spans)]

@@ -45,7 +45,7 @@ from mog_assets.search.index import expert_names
 from mog_assets.search.methods import METHODS
 from mog_assets.search.passages import Passages, pieces_in
 from mog_assets.search.retrieval import Retrieval
-from mog_assets.search.training import FOLDS, Examples, Train, drawn, fixed_recalls, fused_recalls
+from mog_assets.search.training import FOLDS, Examples, Train, fixed_recalls, fused_recalls, sample_questions
 from mog_assets.search.weak_labels import measured
 
 MEDQUAD = ("cancergov", "cdc", "gard", "ghr", "medlineplus", "nhlbi", "niddk", "ninds", "seniorhealth")
@@ -120,7 +120,7 @@ def measured_questions(tools: Tools) -> dict[str, list[Question]]:
     found = {}
     for name, question_set in tools.settings.question_sets.items():
         stored = tools.store.read("questions").path(f"{name}.parquet")
-        found[name] = drawn([q for q in load_questions(stored, question_set.test) if q.evidence], MOST)
+        found[name] = sample_questions([q for q in load_questions(stored, question_set.test) if q.evidence], MOST)
     return found
 
 
@@ -234,7 +234,7 @@ def hops(names: Sequence[str], homes: Path) -> list[dict[str, str]]:
         values: dict[str, list[np.ndarray]] = defaultdict(list)
         documents: list[str] = []
         for questions in measured_questions(tools).values():
-            again = retrieval.again([question.question for question in questions])
+            again = retrieval.with_queries([question.question for question in questions])
             evidence = measured(questions, again.corpora)
             documents += [question.document for question in questions]
             for method in ("fused", "multihop"):
@@ -293,7 +293,7 @@ def known_items(name: str, homes: Path) -> list[dict[str, str]]:
     for kind_of, items in kinds.items():
         documents = [str(item.document) for item in items]
         for form, template in FORMS.items():
-            asked = retrieval.again([template.format(item.text) for item in items])
+            asked = retrieval.with_queries([template.format(item.text) for item in items])
             candidates, experts = asked.read.candidates, expert_names(tools.settings)
             scores = {"BM25, level 1": candidates.scores[:, 0], "equal weights": _equal(candidates, experts)}
             scores["fused"] = Blend().scores(candidates, experts)

@@ -275,12 +275,12 @@ def ask(folder: Path, project: Settings) -> None:
     found: dict[str, Any] = {"layout": {"first": 1000 * (time.monotonic() - started), "peak": anonymous() - beside}}
 
     def passages(method: str, **limit: int) -> Callable[[str], Any]:
-        return lambda question: served.again([question]).passages(parse(method, settings), **limit)
+        return lambda question: served.with_queries([question]).passages(parse(method, settings), **limit)
 
     fused = parse("fused", settings)
 
     def texts(question: str) -> Any:
-        ranked = served.again([question]).passages(fused, budget=Budget(4000))
+        ranked = served.with_queries([question]).passages(fused, budget=Budget(4000))
         return served.corpora.texts(ranked.document.tolist())
 
     # The first opens what all need.
@@ -301,7 +301,7 @@ def ask(folder: Path, project: Settings) -> None:
             f"{name}: first {times[0]:,.0f} ms, then {p50:,.1f} ms, {found[name]['peak'] / MIB:,.0f} MiB", err=True
         )
     started = time.process_time()
-    together = served.again(questions).read
+    together = served.with_queries(questions).read
     found["candidates"] = {
         "p50": 1000 * (time.process_time() - started) / TOGETHER,
         "peak": anonymous() - beside,

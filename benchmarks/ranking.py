@@ -157,13 +157,13 @@ def fewer(collection: Collection, questions: int | None) -> Collection:
     if train is None or questions is None:
         return collection
     rows = np.zeros(len(train.words), bool)
-    rows[train.drawn[:questions]] = True
+    rows[train.sampling_order[:questions]] = True
     return replace(collection, train=train.of(rows))
 
 
 def examples(retrieval: Retrieval, questions: Sequence[Question]) -> Examples:
     """Questions with their candidates."""
-    asked = retrieval.again([q.question for q in questions])
+    asked = retrieval.with_queries([q.question for q in questions])
     found, corpora = asked.read, asked.corpora
     names = expert_names(corpora.settings)
     gold = Relevance.located(found.candidates, measured(questions, corpora), corpora.layout)
@@ -308,7 +308,7 @@ def learning(collection: Collection, sizes: Sequence[int]) -> list[dict[str, str
     found = []
     if collection.train is None or collection.test is None:
         return found
-    of, order = collection.test, collection.train.drawn
+    of, order = collection.test, collection.train.sampling_order
     for size in [*(s for s in sizes if s < len(order)), len(order)]:
         rows = np.zeros(len(order), bool)
         rows[order[:size]] = True
@@ -414,7 +414,7 @@ def beyond(collections: Sequence[Collection]) -> tuple[list[dict[str, str]], lis
         foreign = trained_mix(others)
         for size in (100, 300):
             rows = np.zeros(len(train.documents), bool)
-            rows[train.drawn[:size]] = True
+            rows[train.sampling_order[:size]] = True
             # Without a test split, what is not drawn is measured; documents are drawn as a whole but for one.
             tested = of if collection.test is not None else of.of(~np.isin(of.documents, np.array(of.documents)[rows]))
             some = train.of(rows)

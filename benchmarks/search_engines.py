@@ -107,7 +107,7 @@ def open_ours(collection: Collection, folder: Path) -> Ask:
     fused = parse("fused", collection.settings)
 
     def ask(number: int, count: int) -> list[int]:
-        alone = retrieval.again([collection.questions[number]], vectors[number][None])
+        alone = retrieval.with_queries([collection.questions[number]], vectors[number][None])
         passages = alone.passages(fused, count, Budget(BUDGET))
         texts = retrieval.corpora.texts(passages.document.tolist())
         spans = zip(passages.document.tolist(), passages.start.tolist(), passages.end.tolist(), strict=True)
@@ -167,7 +167,7 @@ def open_qdrant(collection: Collection, folder: Path) -> Ask:
 
     numbers: dict[str, int] = json.loads((folder.parent / "numbers.json").read_text())
     shard = edge.EdgeShard.load(str(folder))
-    terms, vectors = collection.retrieval.again(collection.questions).terms, collection.vectors
+    terms, vectors = collection.retrieval.with_queries(collection.questions).terms, collection.vectors
 
     def ask(number: int, count: int) -> list[int]:
         present = sorted({numbers[term] for term in terms[number] if term in numbers})

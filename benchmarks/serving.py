@@ -94,7 +94,7 @@ def main(path: str, name: str, count: int) -> None:
     indexes = bm25(opened.corpora, 1)
 
     def by_words(question: str) -> None:
-        (terms,) = served.again([question]).terms
+        (terms,) = served.with_queries([question]).terms
         for index in indexes:
             index.search([terms], 40)
 
@@ -103,7 +103,7 @@ def main(path: str, name: str, count: int) -> None:
     add("numpy alone: encode, one product, best 40 pieces", plain)
 
     def passages(method: str, **limit: int) -> Callable[[str], Any]:
-        return lambda question: served.again([question]).passages(parse(method, settings), **limit)
+        return lambda question: served.with_queries([question]).passages(parse(method, settings), **limit)
 
     for method in ("fused", "mog", "mix"):
         add(f"{method}: passages of 4,000 characters", passages(method, budget=Budget(4000)))
@@ -116,7 +116,7 @@ def main(path: str, name: str, count: int) -> None:
         exact = np.argsort(-(held @ vector), kind="stable")[:40]
         same.append(np.isin(exact, near(opened.index.corpora.neighbours, vector, 40, None)).mean())
     click.echo(f"recall of the best 40 pieces by rounded vectors against float32: {np.mean(same):.4f}")
-    every = opened.again(asked)
+    every = opened.with_queries(asked)
     click.echo(f"encoding {len(asked):,} questions: {once(lambda: served.index.encode(asked)):.1f} s")
     seconds = once(lambda: every.rank(parse("mix", settings), settings.k))
     click.echo(f"ranking {len(asked):,} questions by mix: {seconds:.1f} s, peak memory {memory()}")

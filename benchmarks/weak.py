@@ -76,7 +76,7 @@ def as_known(examples: Examples, questions: Sequence[Question], corpora: Corpora
 
 def measured(train: Examples, truth: Examples, size: int | None) -> np.ndarray:
     """ER of every question by `mix` trained on at most so many questions about documents of other folds."""
-    recalls, order = np.zeros(len(truth.documents)), truth.drawn
+    recalls, order = np.zeros(len(truth.documents)), truth.sampling_order
     for fold in range(FOLDS):
         own = truth.folds == fold
         rows = ~own & (train.taught.characters > 0)
@@ -99,7 +99,7 @@ def main(paths: tuple[Path, ...], questions: int | None) -> None:
         names = expert_names(settings)
         truth, identities = read_examples(tools.store.read("candidates"), names, finest(settings))
         rows = np.zeros(len(identities), bool)
-        rows[truth.drawn[:questions]] = True
+        rows[truth.sampling_order[:questions]] = True
         rows &= truth.levels == LEVELS.index("spans")
         truth = truth.of(rows)
         known: dict[str, Question] = {}

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from mog_assets import registry
-from mog_assets.answer.roles import AnswerRequest, AnswerSpan, Passage, Reply, Role, Roles, Usage
+from mog_assets.answer.roles import AnswerRequest, AnswerSpan, Reply, RetrievedPassage, Role, Roles, Usage
 from mog_assets.answer.rows import AnswerRow
 from mog_assets.registry import Registry
 from mog_assets.search.methods import ungrouped
@@ -38,7 +38,7 @@ class RetrievedPassages:
             its `label`, and whether passages of all groups were used (`fallback`).
     """
 
-    passages: Sequence[Passage]
+    passages: Sequence[RetrievedPassage]
     group: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -46,7 +46,7 @@ class Retrieve(Protocol):
     """Finds passages."""
 
     def __call__(
-        self, queries: Sequence[str], k: int, limit: str, read: Sequence[Sequence[Passage]] = ()
+        self, queries: Sequence[str], k: int, limit: str, read: Sequence[Sequence[RetrievedPassage]] = ()
     ) -> Sequence[RetrievedPassages]:
         """Find the k best passages for each query; with a limit, of its group only.
 
@@ -97,7 +97,7 @@ class Progress:
     query: str
     results: RetrievedPassages = RetrievedPassages(())
     # Passages that the answer was read from, if others were found since.
-    read: Sequence[Passage] | None = None
+    read: Sequence[RetrievedPassage] | None = None
     answer: str | None = None
     failure: str = ""
     raw: str = ""

@@ -14,7 +14,7 @@ from mog_assets.answer.answerers import ONE_STEP_K, WAYS, Each, Means, Retrieve,
 from mog_assets.answer.notation import Combination
 from mog_assets.answer.prompted import Prompted
 from mog_assets.answer.readers import ANSWER_READERS
-from mog_assets.answer.roles import ANSWER_STEP, AnswerRequest, Passage, Reply, Role, Roles
+from mog_assets.answer.roles import ANSWER_STEP, AnswerRequest, Reply, RetrievedPassage, Role, Roles
 from mog_assets.answer.rows import AnswerRow
 from mog_assets.build.tools import Tools
 from mog_assets.config.budget import Budget
@@ -184,9 +184,9 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
     budget = Budget.of(opened.corpora.settings.budget)
 
     def retrieve(
-        queries: Sequence[str], k: int, limit: str, read: Sequence[Sequence[Passage]] = ()
+        queries: Sequence[str], k: int, limit: str, read: Sequence[Sequence[RetrievedPassage]] = ()
     ) -> list[RetrievedPassages]:
-        retrieval = opened.again(queries)
+        retrieval = opened.with_queries(queries)
         used = retrieval.resolved(method.within(limit))
         if used.ranking and any(read):
             ranked = passages_after(retrieval, *_pieces(opened.corpora, read), budget.share(k, PASSAGES))
@@ -204,12 +204,12 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
     return retrieve
 
 
-def given(passages: Sequence[Sequence[Passage]]) -> Retrieve:
+def given(passages: Sequence[Sequence[RetrievedPassage]]) -> Retrieve:
     """Return a retrieval that returns preselected passages for each query, in order."""
     return lambda queries, *how, **named: [RetrievedPassages(of) for _, of in zip(queries, passages, strict=True)]
 
 
-def _pieces(corpora: Corpora, read: Sequence[Sequence[Passage]]) -> tuple[np.ndarray, np.ndarray]:
+def _pieces(corpora: Corpora, read: Sequence[Sequence[RetrievedPassage]]) -> tuple[np.ndarray, np.ndarray]:
     """Query and piece of passages that were read, in their order."""
     spans = [
         (query, corpora.position[corpus, document], start, end)

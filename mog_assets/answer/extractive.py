@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mog_assets.answer.roles import AnswerRequest, Passage, Reply, Role, Usage
+from mog_assets.answer.roles import AnswerRequest, Reply, RetrievedPassage, Role, Usage
 from mog_assets.index.postings import idf, saturation
 from mog_assets.text.cuts import sentence_ends
 from mog_assets.text.languages import of_texts
@@ -84,7 +84,9 @@ class Extractive:
         """See `Roles.reader`."""
         return f"extractive-{VERSION}@{self.encoder}"
 
-    def answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
+    def answer(
+        self, request: AnswerRequest, passages: Sequence[RetrievedPassage], thoughts: Sequence[str] = ()
+    ) -> Reply[str]:
         """Return the best supported option or sentence of passages and thoughts.
 
         Choice: the option with the highest support in any sentence (`_support`); without sentences, the option whose
@@ -113,7 +115,7 @@ class Extractive:
         usage = Usage(1, sum(len(text.split()) for text in read), len(raw.split()), 0.0, time.perf_counter() - start)
         return Reply(value, raw, self.reader, usage, failure, declined)
 
-    def _answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str]) -> str:
+    def _answer(self, request: AnswerRequest, passages: Sequence[RetrievedPassage], thoughts: Sequence[str]) -> str:
         sentences = self.sentences(query_of(request), [*texts_of(passages), *thoughts])
         if request.kind == "yesno":
             verdict = _verdict(request.question, sentences, self.cosines(request.question, sentences))
@@ -199,7 +201,7 @@ def read_of(request: AnswerRequest) -> list[str]:
     return [request.question, *request.options.values()]
 
 
-def texts_of(passages: Sequence[Passage]) -> list[str]:
+def texts_of(passages: Sequence[RetrievedPassage]) -> list[str]:
     """Return the texts of passages."""
     return [p.text for p in passages]
 

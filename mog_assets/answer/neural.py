@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mog_assets.answer.extractive import Extractive, NoAnswer, Nothing, read_of
 from mog_assets.answer.reader.model import TrainedReader
-from mog_assets.answer.roles import AnswerRequest, AnswerSpan, Passage, Reply, Role
+from mog_assets.answer.roles import AnswerRequest, AnswerSpan, Reply, RetrievedPassage, Role
 from mog_assets.text.languages import DEFAULT, detected
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ class Neural(Extractive):
         """See `Roles.reader`."""
         return f"neural-{VERSION} {self.network.name}, {super().reader}"
 
-    def answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
+    def answer(
+        self, request: AnswerRequest, passages: Sequence[RetrievedPassage], thoughts: Sequence[str] = ()
+    ) -> Reply[str]:
         """Return the likeliest span; none if it is right with a probability below `LEAST`. Else by rules."""
         if request.kind != "open":
             return super().answer(request, passages, thoughts)
@@ -83,6 +85,6 @@ class Neural(Extractive):
         return replace(reply, span=AnswerSpan(*place, best.probability, certain))
 
 
-def pairs_of(passages: Sequence[Passage]) -> list[tuple[str, str]]:
+def pairs_of(passages: Sequence[RetrievedPassage]) -> list[tuple[str, str]]:
     """Return the title and text of passages."""
     return [(p.title, p.text) for p in passages]

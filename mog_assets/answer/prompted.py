@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 from mog_assets.answer import replies
 from mog_assets.answer.prompting import Piece, Prompt, fenced, fill, marks, neutral, nonce, prompt_of
 from mog_assets.answer.replies import MAX_CHARS, VERSION, AnswerText, Unparsable, encodable, ended, failure
-from mog_assets.answer.roles import AnswerRequest, Complete, Passage, Reply, Role, Usage
+from mog_assets.answer.roles import AnswerRequest, Complete, Reply, RetrievedPassage, Role, Usage
 from mog_assets.registry import WAYS
 from mog_assets.resources.chat import AnswerForm, ChatMessage
 from mog_assets.resources.errors import MogError
@@ -61,7 +61,7 @@ def build(
     ]
 
 
-def documents(passages: Sequence[Passage]) -> list[Piece]:
+def documents(passages: Sequence[RetrievedPassage]) -> list[Piece]:
     """Return passages as data, each with its title."""
     return [
         (f"document {i} of {len(passages)}", f"Title: {p.title}\n{p.text}" if p.title else p.text)
@@ -118,7 +118,9 @@ class Prompted:
         """See `Roles.reader`."""
         return f"{self.model}@prompts-{prompts_fingerprint()}"
 
-    def answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
+    def answer(
+        self, request: AnswerRequest, passages: Sequence[RetrievedPassage], thoughts: Sequence[str] = ()
+    ) -> Reply[str]:
         """See `Roles.answer`."""
         pieces = {"documents": documents(passages), "thoughts": numbered("thought", thoughts)}
         form, heard = _answered(request, cites=bool(passages)), None if request.options else self.heard

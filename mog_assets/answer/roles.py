@@ -12,7 +12,7 @@ from mog_assets.answer.prompting import Piece, Prompt, prompt_of
 from mog_assets.questions.sets import Question
 from mog_assets.resources.chat import AnswerForm, Completion
 from mog_assets.resources.errors import MogError
-from mog_assets.search.passages import Passage as Passage
+from mog_assets.search.passages import RetrievedPassage as RetrievedPassage
 
 T = TypeVar("T")
 
@@ -181,7 +181,9 @@ class Roles(Protocol):
     def token_unit(self) -> str:
         """The unit of tokens in `Usage`: `tokens` of a model, or `words`."""
 
-    def answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
+    def answer(
+        self, request: AnswerRequest, passages: Sequence[RetrievedPassage], thoughts: Sequence[str] = ()
+    ) -> Reply[str]:
         """Return letter of an option, or a text for an open question; without passages, from the reader's knowledge."""
 
     def play(self, role: Role[T], request: AnswerRequest, *read: Any) -> Reply[T]:

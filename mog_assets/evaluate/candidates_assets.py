@@ -18,13 +18,13 @@ from mog_assets.search.candidates import Inputs
 from mog_assets.search.index import expert_names, finest
 from mog_assets.search.methods import needs, parse
 from mog_assets.search.parts import (
-    Part,
+    QuestionPart,
     joined,
 )
 from mog_assets.search.rankings import fused
 from mog_assets.search.relevance import Relevance
 from mog_assets.search.retrieval import Retrieval
-from mog_assets.search.training import Examples, drawn, part_of
+from mog_assets.search.training import Examples, part_of, sample_questions
 from mog_assets.search.weak_labels import measured, taught
 from mog_assets.text.terms import ANALYSIS
 
@@ -45,7 +45,7 @@ def build_candidates(work: Work) -> None:
     for name, question_set in settings.question_sets.items():
         questions = load_questions(stored.path(f"{name}.parquet"))
         usable = [q for q in questions if q.split in question_set.train and q.level in TRAINING]
-        training, test = drawn(usable, settings.ranking.questions), test_questions(questions, question_set)
+        training, test = sample_questions(usable, settings.ranking.questions), test_questions(questions, question_set)
         if not training and not test:
             continue
         retrieval = Retrieval.open(work.tools, work.input, question_set.corpora)
@@ -90,20 +90,20 @@ def _candidates_of(
             file = f"{PART}{name}-{number:02}.safetensors.zst"
             path, exists = work.file(file, [repr(q) for q in members], list(corpora.names), *made_of)
             if not exists:
-                part = _part(retrieval.again([q.question for q in members]), members, training)
+                part = _part(retrieval.with_queries([q.question for q in members]), members, training)
                 with work.writing(path) as temporary:
                     temporary.write_bytes(part.encoded())
                 work.recomputed["questions"] += len(members)
             advance(len(members))
 
 
-def _in_order(part: Part, questions: Sequence[Question]) -> Part:
+def _in_order(part: QuestionPart, questions: Sequence[Question]) -> QuestionPart:
     """These questions of a part, in their order."""
     at = {digest: row for row, digest in enumerate(part.digests)}
     return part.of(np.array([at[asked_of(q)] for q in questions], np.int64))
 
 
-def _part(retrieval: Retrieval, questions: Sequence[Question], training: Sequence[str]) -> Part:
+def _part(retrieval: Retrieval, questions: Sequence[Question], training: Sequence[str]) -> QuestionPart:
     """Return candidates and evidence of some questions; rankings learn from those of the splits `training`."""
     corpora, inputs = retrieval.corpora, retrieval.read
     guessed = taught(questions, inputs.candidates, fused(inputs.candidates, expert_names(corpora.settings)), corpora)
@@ -114,13 +114,13 @@ def _part(retrieval: Retrieval, questions: Sequence[Question], training: Sequenc
     usable = [bool(places) and q.split in training for q, places in zip(questions, guessed, strict=True)]
     vectors = inputs.vectors.astype(np.float32)
     arrays = {"vectors": vectors, "words": inputs.words, "usable": np.array(usable, np.int64)}
-    return Part.of_questions(questions, gold, supposed, **arrays)
+    return QuestionPart.of_questions(questions, gold, supposed, **arrays)
 
 
 def stored_candidates(stored: Artefact, name: str, questions: Sequence[Question], settings: Settings) -> Inputs:
     """Test questions of a question set with their candidates, from the asset `candidates`."""
     files, digests = [file for file in stored.names(PART) if _question_set(file) == name], set(map(asked_of, questions))
-    parts = [Part.read(stored.path(file).read_bytes()) for file in files]
+    parts = [QuestionPart.read(stored.path(file).read_bytes()) for file in files]
     test = [part.of(np.flatnonzero([digest in digests for digest in part.digests])) for part in parts]
     part = _in_order(joined(test), questions)
     return Inputs(part.candidates, part.vectors, part.words, finest(settings))
@@ -154,7 +154,7 @@ def training_examples(stored: Artefact, settings: Settings) -> tuple[Examples, l
 def read_examples(stored: Artefact, experts: Sequence[str], finest: Sequence[int]) -> tuple[Examples, list[str]]:
     """Return the training questions of the asset `candidates`, and the names `question set/id` of the questions."""
     files = stored.names(PART)
-    parts = [Part.read(stored.path(file).read_bytes()).training for file in files]
+    parts = [QuestionPart.read(stored.path(file).read_bytes()).training for file in files]
     merged, names = joined(parts), []
     for file, part in zip(files, parts, strict=True):
         names += [f"{_question_set(file)}/{question}" for question in part.ids]

@@ -99,7 +99,7 @@ def standing(retrieval: Retrieval, items: Sequence[KnownItem], rankings: Sequenc
     """
     parts = []
     for form, template in FORMS.items():
-        ranked = retrieval.again([template.format(item.text) for item in items])
+        ranked = retrieval.with_queries([template.format(item.text) for item in items])
         candidates = ranked.read.candidates
         by_words = candidates.scores[:, 0]
         for name, scores in (

@@ -279,7 +279,7 @@ def _remark(examples: Examples, names: Sequence[str]) -> str:
         remark = " (parts of a single one: this says nothing of other documents)"
     if not (examples.levels[examples.measured] == LEVELS.index("spans")).all():
         remark += ", by relevant documents"
-    if examples.made[examples.measured].any():
+    if examples.is_synthetic[examples.measured].any():
         remark += ", all generated or from use"
     return remark
 

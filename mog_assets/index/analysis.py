@@ -57,12 +57,12 @@ class Analysed:
     Attributes:
         terms: In order, repetitions included.
         taken: Words that no document has, case folded, with the word that each is taken for.
-        whole: Whether the question is one option, version or name in code that documents have as it stands.
+        is_literal: Whether the question is one option, version or name in code that documents have as it stands.
     """
 
     terms: list[str]
     taken: dict[str, str] = field(default_factory=dict)
-    whole: bool = False
+    is_literal: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,13 +131,13 @@ def analysed(question: str, language: str, vocabulary: Vocabulary) -> Analysed:
     typed = question.removesuffix("()")
     # A Japanese sentence with a number in it looks like a name in code.
     if EXACT.fullmatch(typed) or (_NAME_IN_CODE.fullmatch(typed) and is_word(typed)):
-        whole = terms_of([typed], language)[0][:1]
-        if vocabulary.occurrences.values_of(whole).any():
-            return Analysed(whole, whole=True)
+        literal = terms_of([typed], language)[0][:1]
+        if vocabulary.occurrences.values_of(literal).any():
+            return Analysed(literal, is_literal=True)
     elif _QUALIFIED.fullmatch(typed) and is_word(typed):
         terms = terms_of([typed], language)[0]
         if terms and vocabulary.occurrences.values_of(terms).all():
-            return Analysed(terms, whole=True)
+            return Analysed(terms, is_literal=True)
     unknown = _unknown(question, language, vocabulary)
     taken = taken_for(unknown, language, vocabulary) if unknown else {}
     if taken:

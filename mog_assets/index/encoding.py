@@ -62,7 +62,7 @@ def encode_buckets(
 
         for name in wanted:
             pending.append((name, texts(name)))
-            if sum(len(held) for _, held in pending) >= _TEXTS_AT_ONCE:
+            if sum(len(batch) for _, batch in pending) >= _TEXTS_AT_ONCE:
                 flush()
         if pending:
             flush()

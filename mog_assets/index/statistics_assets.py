@@ -25,7 +25,7 @@ from mog_assets.text.languages import DEFAULT
 from mog_assets.text.terms import ANALYSIS, terms_of
 
 # Documents of each language, and characters of each, that say which words are frequent in it.
-_DRAWN, _READ = 200, 20_000
+_SAMPLED, _READ = 200, 20_000
 
 
 def build_statistics(work: Work) -> None:
@@ -66,8 +66,8 @@ def write_statistics(work: Work, count: Callable[[str], dict[str, Counted]]) -> 
                 with work.writing(path) as temporary:
                     counted = write_terms(count(corpus), temporary)
                 with work.writing(facts) as temporary:
-                    found = [counted, frequent_terms(work.input("documents", corpus))]
-                    temporary.write_text(json.dumps(found), encoding="utf-8")
+                    results = [counted, frequent_terms(work.input("documents", corpus))]
+                    temporary.write_text(json.dumps(results), encoding="utf-8")
                 work.recomputed["corpora counted"] += 1
             totals[corpus], words[corpus] = json.loads(facts.read_bytes())
             terms += len(TermTable(path))
@@ -88,11 +88,11 @@ def frequent_terms(documents: Artefact) -> dict[str, dict[str, int]]:
             *read_table(documents.path(name), ["language", "sha256"]).to_pydict().values(), strict=True
         ):
             digests.setdefault(code or DEFAULT, []).append(digest)
-    drawn = {digest for of_language in digests.values() for digest in sorted(of_language)[:_DRAWN]}
+    sampled = {digest for of_language in digests.values() for digest in sorted(of_language)[:_SAMPLED]}
     counts: dict[str, Counter[str]] = {code: Counter() for code in digests}
     for name in documents.names("bucket"):
         table = read_table(documents.path(name), ["language", "sha256", "text"])
-        for row in table.filter(pc.is_in(table["sha256"], pa.array(sorted(drawn)))).to_pylist():
+        for row in table.filter(pc.is_in(table["sha256"], pa.array(sorted(sampled)))).to_pylist():
             code = row["language"] or DEFAULT
             counts[code].update(terms_of([row["text"][:_READ]], code)[0])
     # Which of equally frequent ones are taken does not depend on the order of the documents.

@@ -71,8 +71,8 @@ def _save(work: Work, previous: Artefact, folder: Path) -> None:
     cache = VectorCache(folder, str(previous.manifest.info["encoder"]))
     for name in previous.names(TEXTS):
         vectors = name.removeprefix(TEXTS)
-        kept = work.draft.files.get(vectors) == previous.manifest.files[vectors]["file"]
-        if not kept and _sound(previous, name) and _sound(previous, vectors):
+        unchanged = work.draft.files.get(vectors) == previous.manifest.files[vectors]["file"]
+        if not unchanged and _sound(previous, name) and _sound(previous, vectors):
             cache.add(np.load(previous.path(name)), np.load(previous.path(vectors), mmap_mode="r"))
 
 

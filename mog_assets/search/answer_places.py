@@ -61,8 +61,8 @@ class Places:
         rows = np.flatnonzero(gold.covered)
         question = candidates.question[rows]
         first = np.searchsorted(question, question)
-        kept = np.arange(len(rows)) - first < _PIECES
-        rows, question = rows[kept], question[kept]
+        first_pieces = np.arange(len(rows)) - first < _PIECES
+        rows, question = rows[first_pieces], question[first_pieces]
         return cls(
             np.asarray(vectors, np.float32),
             np.unique(np.asarray(documents, str), return_inverse=True)[1].astype(np.int32),
@@ -116,14 +116,14 @@ class Places:
         rows = ranges(begin, end)
         weight = np.repeat(near, end - begin) * self.share[rows]
         number, pieces, corpus = self.place[rows].T
-        same = place[:, 3, None] == corpus
+        same_corpus = place[:, 3, None] == corpus
         apart = (_relative(place[:, 0], place[:, 1])[:, None] - _relative(number, pieces)) / _WIDTH
         similar = (
-            np.exp(-(apart * apart)) * same,
-            (place[:, 0, None] == number) & same,
-            ((place[:, 1] - place[:, 0])[:, None] == pieces - number) & same,
+            np.exp(-(apart * apart)) * same_corpus,
+            (place[:, 0, None] == number) & same_corpus,
+            ((place[:, 1] - place[:, 0])[:, None] == pieces - number) & same_corpus,
         )
-        return np.stack([shares @ weight for shares in similar], axis=1) / (same @ weight + _LEAST)[:, None]
+        return np.stack([shares @ weight for shares in similar], axis=1) / (same_corpus @ weight + _LEAST)[:, None]
 
 
 def _relative(number: np.ndarray, pieces: np.ndarray) -> np.ndarray:

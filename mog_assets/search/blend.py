@@ -28,7 +28,7 @@ import numpy as np
 
 from mog_assets.registry import EXPERTS
 from mog_assets.search.candidates import Candidates, Inputs
-from mog_assets.search.exact import lifted
+from mog_assets.search.exact import boosted
 
 # A vocabulary with this share of the frequent terms of texts knows their language, one with less than `_FOREIGN` does
 # not. Of the embedded encoder: English .59 to .77, French .34, German .23, Chinese and Japanese below .02.
@@ -114,7 +114,7 @@ class Blend:
     def scores(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
         """Score of every candidate, known items first, float64 of shape (n,); arguments as those of `weights`."""
         weights = self.weights(candidates, experts)[candidates.question]
-        return lifted(candidates, np.einsum("ij,ij->i", candidates.relative, weights, dtype=np.float32))
+        return boosted(candidates, np.einsum("ij,ij->i", candidates.relative, weights, dtype=np.float32))
 
     def parts(self, candidates: Candidates, experts: Sequence[str], rows: np.ndarray) -> np.ndarray:
         """What every expert gives to the scores of some candidates, shape (rows, experts).

@@ -28,7 +28,7 @@ class Candidates:
         place: int32 array of shape (n, 4): number of the piece in its document, pieces of the document, characters of
             the piece, corpus.
         rare: int8 array of shape (n,): whether it has a rare word of the question, or what it quotes, see
-            `exact.WHOLE`; 0 if it has none.
+            `exact.LITERAL`; 0 if it has none.
         title: int8 array of shape (n,): words of the title of its document if these are two or more and the question
             has them all, else 0.
         vocabulary: float32 array of shape (questions,): share of the frequent terms of the texts that the encoder's

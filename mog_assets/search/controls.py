@@ -25,11 +25,11 @@ def random_passages(questions: Sequence[Question], corpora: Corpora) -> Passages
     level, layout = min(2, corpora.settings.levels), corpora.layout
     total = layout.count(level)
     seeds = (hashlib.sha256(f"{corpora.settings.seed}/{q.id}".encode()).digest() for q in questions)
-    drawn = [
+    samples = [
         np.random.default_rng(int.from_bytes(seed)).choice(total, min(DEPTH, total), replace=False) for seed in seeds
     ]
-    question = np.repeat(np.arange(len(drawn)), min(DEPTH, total))
-    document, start, end = layout.chunk_spans(np.array(drawn, np.int64).reshape(-1), level)
+    question = np.repeat(np.arange(len(samples)), min(DEPTH, total))
+    document, start, end = layout.chunk_spans(np.array(samples, np.int64).reshape(-1), level)
     return _unsearched(question, document, start, end, level)
 
 

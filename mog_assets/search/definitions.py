@@ -33,17 +33,17 @@ class Definitions:
 
     def __init__(self, name: str) -> None:
         name = name.strip().removesuffix("()")
-        whole = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
+        bounded = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
         after = r"[`'\"*\])]*"
-        self._has = re.compile(whole, re.IGNORECASE)
-        self._begins = re.compile(_BEFORE + whole, re.IGNORECASE)
-        declared = rf"#define[ \t]+{whole}.*|{_TYPES}{whole}[ \t]*[(\[=<{{:;](?:[^\n]*[;{{)(:=])?(?:[ \t]*/\*.*)?"
+        self._has = re.compile(bounded, re.IGNORECASE)
+        self._begins = re.compile(_BEFORE + bounded, re.IGNORECASE)
+        declared = rf"#define[ \t]+{bounded}.*|{_TYPES}{bounded}[ \t]*[(\[=<{{:;](?:[^\n]*[;{{)(:=])?(?:[ \t]*/\*.*)?"
         self._declares = re.compile(declared, re.IGNORECASE)
         parted = r"(?:[ \t]*[:—–]|[ \t][-=])[ \t]+\S|[ ]{2,}\S"
         self._goes_on = re.compile(
-            rf"{_BEFORE}{whole}{after}(?:[^\n.|,]|,[ ](?=-)){{0,60}}?(?:{parted})", re.IGNORECASE
+            rf"{_BEFORE}{bounded}{after}(?:[^\n.|,]|,[ ](?=-)){{0,60}}?(?:{parted})", re.IGNORECASE
         )
-        self._title = re.compile(rf"(?:.*[:—–|][ \t]*)?{whole}{after}(?:\(\w*\))?(?:[ \t]*[:—–|-].*)?", re.IGNORECASE)
+        self._title = re.compile(rf"(?:.*[:—–|][ \t]*)?{bounded}{after}(?:\(\w*\))?(?:[ \t]*[:—–|-].*)?", re.IGNORECASE)
 
     def named(self, title: str, document: str) -> bool:
         """Whether a document is of that name, by its title or its file."""
@@ -56,15 +56,15 @@ class Definitions:
             first = text.rfind("\n", 0, match.start()) + 1
             last = text.find("\n", match.end())
             last = len(text) if last < 0 else last
-            found, begins = MENTIONED, self._begins.match(text, first)
+            kind, begins = MENTIONED, self._begins.match(text, first)
             # `name = value` is an example.
             if begins and not _SET.match(text, begins.end()) and leads(text, first, last):
-                found = HEADED
+                kind = HEADED
             elif self._declares.fullmatch(text, first, last) or self._goes_on.match(text, first, last):
-                found = DECLARED
+                kind = DECLARED
             elif (begins and _SENTENCE.fullmatch(text, begins.end(), last)) or (
                 alone(text, first, last) and leads(text, first, last)
             ):
-                found = NAMED
-            best = min(best or found, found)
+                kind = NAMED
+            best = min(best or kind, kind)
         return best

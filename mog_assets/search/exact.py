@@ -36,7 +36,7 @@ from mog_assets.text.terms import is_word
 RARE, SHORT, SHARE = 2, 4, 1 / 500
 # Values of `Candidates.rare`: what the question is or quotes as it stands, at most (see `definitions`), a word of one
 # piece alone in a short question, and another rare word.
-WHOLE, SOLE, OTHER = MENTIONED, MENTIONED + 1, MENTIONED + 2
+LITERAL, SOLE, OTHER = MENTIONED, MENTIONED + 1, MENTIONED + 2
 # Where so few candidates have any word of the question, these come first.
 FEW = 12
 # Pieces that are read to find the definition of a name, or that have what is quoted.
@@ -61,7 +61,7 @@ class Typed:
     documents: np.ndarray
     words: np.ndarray
 
-    def among(self, allowed: np.ndarray | None) -> np.ndarray:
+    def restricted_to(self, allowed: np.ndarray | None) -> np.ndarray:
         """Those of the pieces that may be found."""
         return self.pieces if allowed is None else self.pieces[allowed[self.pieces]]
 
@@ -84,8 +84,8 @@ def find_typed(corpora: Corpora, query: Query, words: Matches, titles: Matches, 
         titles: Its terms in titles.
         scores: BM25 of all pieces, shape (pieces,).
     """
-    whole, rank = _whole(corpora, query, scores)
-    pieces, values = [whole], [rank]
+    literal, rank = _literal_matches(corpora, query, scores)
+    pieces, values = [literal], [rank]
     for place, value in rare_words(words):
         pieces.append(words.texts_of(place))
         values.append(np.full(len(pieces[-1]), value, np.int8))
@@ -93,10 +93,10 @@ def find_typed(corpora: Corpora, query: Query, words: Matches, titles: Matches, 
     order = np.lexsort((least, every))
     every = every[order]
     first = np.flatnonzero(np.diff(every, prepend=-1))
-    shared = np.bincount(titles.text)
-    documents = np.flatnonzero(shared > 1)
-    documents = documents[shared[documents] == titles.of.sizes[documents]]
-    shared_words = np.minimum(shared[documents], np.iinfo(np.int8).max).astype(np.int8)
+    common = np.bincount(titles.text)
+    documents = np.flatnonzero(common > 1)
+    documents = documents[common[documents] == titles.of.sizes[documents]]
+    shared_words = np.minimum(common[documents], np.iinfo(np.int8).max).astype(np.int8)
     return Typed(every[first], least[order[first]], documents, shared_words)
 
 
@@ -109,9 +109,9 @@ def rare_words(words: Matches) -> list[tuple[int, int]]:
     return [(place, SOLE if short and frequency == 1 else OTHER) for place, frequency in rare]
 
 
-def _whole(corpora: Corpora, query: Query, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _literal_matches(corpora: Corpora, query: Query, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The pieces that have a question, or what it quotes, as it stands, and how; see `definitions`."""
-    if not query.whole:
+    if not query.is_literal:
         quoted = query.quoted if query.allowed is None else query.quoted[query.allowed[query.quoted]]
         if len(quoted) > _READ:
             quoted = quoted[greatest_of(scores[quoted], _READ)]
@@ -149,21 +149,21 @@ def latest(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
     if len(rows):
         order = rows[np.lexsort((candidates.piece[rows], -words[rows], candidates.rare[rows], question[rows]))]
         place = places(question[order])
-        kept = place < MOST
+        within = place < MOST
         # Half a place before the piece that stands there by its score.
-        last[order[kept]] = STEP * (place[kept] + 1) - 1.5
+        last[order[within]] = STEP * (place[within] + 1) - 1.5
 
         alone = np.flatnonzero(candidates.rare == SOLE)
         of_question, _ = unpaired(np.unique(pairs(question[alone], document[alone])))
         documents = np.bincount(of_question, minlength=candidates.count)
         first |= (candidates.rare == SOLE) & (documents == 1)[question] & ~(matching <= FEW)[question]
-        whole = (candidates.rare > 0) & (candidates.rare <= WHOLE)
+        literal = (candidates.rare > 0) & (candidates.rare <= LITERAL)
         # Nothing else comes before what stands exactly.
-        first = whole | (first & ~(np.bincount(question, whole, candidates.count) > 0)[question])
+        first = literal | (first & ~(np.bincount(question, literal, candidates.count) > 0)[question])
     rows = np.flatnonzero(first)
     if len(rows):
         # 0 is no rare word at all, which is not better than a mention.
-        value = np.where(candidates.rare[rows] > 0, np.minimum(candidates.rare[rows], WHOLE), WHOLE)
+        value = np.where(candidates.rare[rows] > 0, np.minimum(candidates.rare[rows], LITERAL), LITERAL)
         order = rows[np.lexsort((candidates.piece[rows], -words[rows], value, question[rows]))]
         # Before all that have a place by their score.
         last[order] = places(question[order]) - float(len(question))
@@ -190,7 +190,7 @@ def _of_titles(candidates: Candidates, scores: np.ndarray) -> list[int]:
     return [row for _, documents in best.values() if len(documents) == 1 for _, row in documents.values()]
 
 
-def lifted(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
+def boosted(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
     """Scores of a ranking with known items at their places: float64 of shape (n,).
 
     The scores of a question stay the same and go to other candidates; only of equal ones the later are a trifle less.

@@ -9,7 +9,7 @@ import numpy as np
 
 from mog_assets.search import answer_places, features, mix
 from mog_assets.search.candidates import Candidates, Inputs
-from mog_assets.search.exact import WHOLE, latest
+from mog_assets.search.exact import LITERAL, latest
 from mog_assets.search.experts import EXPERTS
 from mog_assets.search.methods import Method
 from mog_assets.search.models import Mix, Weighed
@@ -60,13 +60,13 @@ def reasons(
         parts, groups = model.parts(inputs, rows), list(experts)
     distinct = list(dict.fromkeys(groups))
     sums = np.stack([parts[:, [g == group for g in groups]].sum(axis=1) for group in distinct], axis=1)
-    sentences, lifted = [], np.isfinite(latest(candidates, scores))
+    sentences, is_boosted = [], np.isfinite(latest(candidates, scores))
     for row, shares in zip(rows.tolist(), sums, strict=True):
         order = np.argsort(-shares, kind="stable")[:MOST]
-        causes = [_said(distinct[i], candidates, row, experts) for i in order if shares[i] > 0]
-        if lifted[row]:
+        causes = [_reason(distinct[i], candidates, row, experts) for i in order if shares[i] > 0]
+        if is_boosted[row]:
             rare = candidates.rare[row]
-            causes.insert(0, EXACTLY if 0 < rare <= WHOLE else KNOWN if rare or not candidates.title[row] else TITLED)
+            causes.insert(0, EXACTLY if 0 < rare <= LITERAL else KNOWN if rare or not candidates.title[row] else TITLED)
         sentences.append(", ".join(causes))
     return sentences
 
@@ -79,7 +79,7 @@ def _group(name: str) -> str:
     return "place" if name in _PLACES else "answers" if name in answer_places.NAMES else "question"
 
 
-def _said(group: str, candidates: Candidates, row: int, experts: Sequence[str]) -> str:
+def _reason(group: str, candidates: Candidates, row: int, experts: Sequence[str]) -> str:
     if group == "beside":
         return "the text before or after it"
     if group == "question":

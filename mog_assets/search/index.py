@@ -56,7 +56,7 @@ class Query:
         terms: Its words, repetitions included.
         vector: float32 of shape (size,); None to search by words alone.
         vocabulary: Share of the language of the texts that the encoder knows, see `vocabulary.known_shares`.
-        whole: Whether it is one option, version or name in code that documents have as it stands.
+        is_literal: Whether it is one option, version or name in code that documents have as it stands.
         quoted: Pieces that have what it quotes, which come first.
         allowed: Pieces that may be found, bool of shape (pieces,); None if all.
     """
@@ -65,7 +65,7 @@ class Query:
     terms: Sequence[str]
     vector: np.ndarray | None
     vocabulary: float
-    whole: bool = False
+    is_literal: bool = False
     quoted: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     allowed: np.ndarray | None = None
 

@@ -223,7 +223,7 @@ def check_trained(key: str, method: Method, settings: Settings) -> None:
 def trained_methods(methods: Iterable[Method], settings: Settings, read: Callable[..., Any]) -> list[Method]:
     """The methods without those whose model had too few questions to be trained on."""
     keys = {method: needs([method], settings).common if method.trained else () for method in methods}
-    return [m for m, shared in keys.items() if not any(read(k, None).manifest.info.get("untrained") for k in shared)]
+    return [m for m, assets in keys.items() if not any(read(k, None).manifest.info.get("untrained") for k in assets)]
 
 
 def by_words(settings: Settings) -> Method:

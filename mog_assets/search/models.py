@@ -15,7 +15,7 @@ from mog_assets.search import features, mix
 from mog_assets.search.answer_places import Places
 from mog_assets.search.blend import Blend, Rules
 from mog_assets.search.candidates import Inputs
-from mog_assets.search.exact import lifted
+from mog_assets.search.exact import boosted
 from mog_assets.search.features import Components
 
 ARRAYS = "arrays.safetensors"
@@ -56,7 +56,7 @@ class Mix:
 
     def scores(self, inputs: Inputs) -> np.ndarray:
         """Score of every candidate, known items first."""
-        return lifted(inputs.candidates, mix.scores(self.booster, self.features(inputs)))
+        return boosted(inputs.candidates, mix.scores(self.booster, self.features(inputs)))
 
     def files(self, facts: Mapping[str, Any]) -> dict[str, bytes]:
         """What `open_mix` reads, by the name of the file; `facts` are its `facts`."""

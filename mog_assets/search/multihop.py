@@ -40,8 +40,8 @@ def merged(
     place = np.concatenate([places(first[0]).astype(float), after * (places(second[0]) + 1) - 0.5])
     order = np.lexsort((place, question))
     _, where = np.unique(pairs(question, piece)[order], return_index=True)
-    kept = order[np.sort(where)]
-    return question[kept], piece[kept], 1 / (1 + place[kept])
+    unique = order[np.sort(where)]
+    return question[unique], piece[unique], 1 / (1 + place[unique])
 
 
 def following(vectors: np.ndarray, best: np.ndarray) -> np.ndarray:
@@ -95,4 +95,4 @@ def _following(retrieval: Retrieval, question: np.ndarray, piece: np.ndarray) ->
     ):
         title, text = texts[document]
         queries[number] = f"{queries[number]} {title} {text[start:end]}"
-    return retrieval.again(queries, following(retrieval.vectors, best))
+    return retrieval.with_queries(queries, following(retrieval.vectors, best))

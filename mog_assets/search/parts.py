@@ -21,12 +21,12 @@ _NUMBERS, _TEXTS = ("vectors", "words", "levels", "made", "usable"), ("digests",
 
 
 @dataclass(frozen=True)
-class Part:
+class QuestionPart:
     """Questions with their candidates.
 
     Attributes:
         gold, taught: See `training.Examples`.
-        vectors, words, levels, made: Of the questions, see `training.Examples`.
+        vectors, words, levels, made: Of the questions, see `training.Examples`, where `made` is `is_synthetic`.
         usable: Whether a ranking learns from a question: its split trains, and its evidence is known or guessed.
         digests: A digest of all that is known of each question.
         ids, documents: Of the questions.
@@ -55,7 +55,7 @@ class Part:
         gold: Relevance,
         taught: Relevance,
         **arrays: np.ndarray,
-    ) -> Part:
+    ) -> QuestionPart:
         """A part of these questions; `arrays` are those that do not follow from them."""
         return cls(
             gold,
@@ -69,7 +69,7 @@ class Part:
         )
 
     @property
-    def training(self) -> Part:
+    def training(self) -> QuestionPart:
         """The questions that a ranking learns from."""
         return self.of(np.flatnonzero(self.usable))
 
@@ -79,9 +79,9 @@ class Part:
         for what, gold in (("gold", self.gold), ("taught", self.taught)):
             arrays |= {f"{what} {name}": getattr(gold, name) for name in _EVIDENCE}
         arrays |= {name: getattr(self, name) for name in _NUMBERS}
-        whole = {name: a.astype(np.int32) if a.dtype == np.int64 else a for name, a in arrays.items()}
+        narrowed = {name: a.astype(np.int32) if a.dtype == np.int64 else a for name, a in arrays.items()}
         texts = {name: list(getattr(self, name)) for name in _TEXTS}
-        plain = encode({name: np.ascontiguousarray(array) for name, array in whole.items()}, texts)
+        plain = encode({name: np.ascontiguousarray(array) for name, array in narrowed.items()}, texts)
         sink = pa.BufferOutputStream()
         with pa.CompressedOutputStream(sink, "zstd") as stream:
             stream.write(plain)
@@ -89,7 +89,7 @@ class Part:
         return compressed
 
     @classmethod
-    def read(cls, data: bytes) -> Part:
+    def read(cls, data: bytes) -> QuestionPart:
         """What `encoded` gave."""
         with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
             arrays, texts = decode(stream.read())
@@ -101,14 +101,14 @@ class Part:
         columns: dict[str, Any] = {name: arrays[name] for name in _NUMBERS}
         return cls(gold, taught, **columns, **{name: texts[name] for name in _TEXTS})
 
-    def of(self, questions: np.ndarray) -> Part:
+    def of(self, questions: np.ndarray) -> QuestionPart:
         """Some questions, by position, in this order."""
         columns: dict[str, Any] = {name: getattr(self, name)[questions] for name in _NUMBERS}
         columns |= {name: [getattr(self, name)[i] for i in questions.tolist()] for name in _TEXTS}
-        return Part(self.gold.of(questions), self.taught.of(questions), **columns)
+        return QuestionPart(self.gold.of(questions), self.taught.of(questions), **columns)
 
 
-def joined(parts: Sequence[Part]) -> Part:
+def joined(parts: Sequence[QuestionPart]) -> QuestionPart:
     """The questions of several parts, one part after the other."""
     rows = np.cumsum([0, *(len(part.candidates.question) for part in parts)])
     candidates, golds = concatenated([part.candidates for part in parts], 0), []
@@ -119,4 +119,4 @@ def joined(parts: Sequence[Part]) -> Part:
         golds.append(Relevance(candidates, **arrays))
     numbers: dict[str, Any] = {name: np.concatenate([getattr(p, name) for p in parts]) for name in _NUMBERS}
     texts = {name: [text for part in parts for text in getattr(part, name)] for name in _TEXTS}
-    return Part(golds[0], golds[1], **numbers | texts)
+    return QuestionPart(golds[0], golds[1], **numbers | texts)

@@ -154,7 +154,7 @@ def _taken(
 
 
 @dataclass(frozen=True)
-class Passage:
+class RetrievedPassage:
     """A retrieved passage.
 
     Attributes:
@@ -175,7 +175,7 @@ class Passage:
 
 def texts(
     corpora: Corpora, passages: Passages, questions: int, rows: Mapping[int, Mapping[str, Any]] | None = None
-) -> list[list[Passage]]:
+) -> list[list[RetrievedPassage]]:
     """Return the passages of every question with their texts, best first.
 
     A passage of several spans contains all of them, in order, and is named after the document of the first.
@@ -188,7 +188,7 @@ def texts(
     """
     rows = corpora.stored.rows(passages.document) if rows is None else rows
     documents = {position: (row["title"], row["text"]) for position, row in rows.items()}
-    by_question: list[list[Passage]] = [[] for _ in range(questions)]
+    by_question: list[list[RetrievedPassage]] = [[] for _ in range(questions)]
     last = (-1, -1)
     columns = (passages.question, passages.rank, passages.document, passages.start, passages.end, passages.level)
     for question, rank, document, start, end, level in zip(*(column.tolist() for column in columns), strict=True):
@@ -202,6 +202,6 @@ def texts(
             joined = f"{before.text}{GAP}{head}{piece}"
             passages_of.append(replace(before, text=joined, spans=(*before.spans, span)))
         else:
-            passages_of.append(Passage(span[0], span[1], title, piece, (span,), level))
+            passages_of.append(RetrievedPassage(span[0], span[1], title, piece, (span,), level))
         last = (question, rank)
     return by_question

@@ -65,8 +65,8 @@ def _documents_with(wanted: Sequence[str], corpora: Corpora, code: str) -> np.nd
     """Documents that have all terms of the phrases in a language; all of them if the phrases have none."""
     terms = sorted({term for row in terms_of(wanted, code) for term in row})
     matches, document_of = corpora.words.matches(terms), corpora.layout.document_of
-    having = [np.unique(document_of[matches.texts_of(place)]) for place in range(len(terms))]
-    return reduce(np.intersect1d, having) if having else np.arange(len(corpora.owners))
+    documents_of = [np.unique(document_of[matches.texts_of(place)]) for place in range(len(terms))]
+    return reduce(np.intersect1d, documents_of) if documents_of else np.arange(len(corpora.owners))
 
 
 def _pattern(phrase: str) -> re.Pattern[str]:

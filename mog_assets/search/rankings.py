@@ -38,7 +38,7 @@ class Ranking:
         description: Description of the asset.
         complexity: Its place among the rankings that are trained wherever there are training questions, from 1, the one
             with the fewest parameters; 0 if it is trained only where a method names it.
-        again: Whether questions are asked again together with their best pieces, see `multihop`.
+        second_hop: Whether questions are asked again together with their best pieces, see `multihop`.
         reads: Whether experts are asked that read texts together with the question.
     """
 
@@ -49,7 +49,7 @@ class Ranking:
     library: str = "python"
     description: str = ""
     complexity: int = 0
-    again: bool = False
+    second_hop: bool = False
     reads: bool = False
 
     def open(self, index: Index) -> Any:
@@ -69,7 +69,7 @@ RANKINGS = "rankings"
 def ranked_by(ranking: Ranking, description: str, look: tuple[str, str]) -> Kind:
     """A ranking as a kind of method."""
     return Kind(
-        multihop.ranked_again if ranking.again else Retrieval.ranked_pieces,
+        multihop.ranked_again if ranking.second_hop else Retrieval.ranked_pieces,
         lambda method, settings: _needs(ranking, settings),
         description,
         look,
@@ -84,9 +84,9 @@ def ranked_by(ranking: Ranking, description: str, look: tuple[str, str]) -> Kind
 def _needs(ranking: Ranking, settings: Settings) -> Needs:
     experts = [EXPERTS[name] for name in settings.ranking.experts]
     per_corpus = [*searched(settings).per_corpus, *(key for expert in experts for key in expert.per_corpus)]
-    shared = ["statistics", *([ranking.asset] if ranking.asset else [])]
-    shared += [key for expert in experts for key in expert.common(settings)]
-    return Needs(tuple(dict.fromkeys(per_corpus)), tuple(dict.fromkeys(shared)))
+    common = ["statistics", *([ranking.asset] if ranking.asset else [])]
+    common += [key for expert in experts for key in expert.common(settings)]
+    return Needs(tuple(dict.fromkeys(per_corpus)), tuple(dict.fromkeys(common)))
 
 
 def searched(settings: Settings) -> Needs:

@@ -64,14 +64,14 @@ class Retrieval:
             tools: The resources.
             read: Reads an asset of a corpus, or one of all corpora, from the store.
             corpora: Names of the corpora that are searched together.
-            queries: The questions; `again` replaces them.
+            queries: The questions; `with_queries` replaces them.
 
         Raises:
             MissingArtefact: a corpus has not been materialised.
         """
         return cls(Index.open(tools, Corpora.open(read, tools.settings, corpora)), queries)
 
-    def again(self, queries: Sequence[str], given: np.ndarray | None = None) -> Retrieval:
+    def with_queries(self, queries: Sequence[str], given: np.ndarray | None = None) -> Retrieval:
         """Return the same for other questions, with their vectors where these are known."""
         return self._replaced(queries=queries, question_set="", measured=(), given=given)
 
@@ -80,11 +80,11 @@ class Retrieval:
         queries = [question.question for question in questions]
         return self._replaced(queries=queries, question_set=question_set, measured=questions, inputs=inputs, given=None)
 
-    def among(self, allowed: np.ndarray | None) -> Retrieval:
+    def restricted_to(self, allowed: np.ndarray | None) -> Retrieval:
         """Return the same with passages of some documents only; see `allowed`."""
         return self._replaced(allowed=allowed)
 
-    def having(self, quoted: Quoted | None) -> Retrieval:
+    def requiring(self, quoted: Quoted | None) -> Retrieval:
         """Return the same with passages of documents that have what the question quotes."""
         if quoted is None:
             return self
@@ -127,7 +127,7 @@ class Retrieval:
                 pieces, questions = self.pieces_of
                 mask = (pieces == questions[row]) & (questions[row] >= 0)
                 mask = mask if allowed is None else mask & allowed
-            yield Query(text, analysed.terms, vectors[row], vocabulary[row], analysed.whole, self.quoted, mask)
+            yield Query(text, analysed.terms, vectors[row], vocabulary[row], analysed.is_literal, self.quoted, mask)
 
     @cached_property
     def read(self) -> Inputs:

@@ -57,7 +57,7 @@ def search(index: Index, query: Query) -> Candidates:
     scoring = Scoring(index, query, words, titles)
     typed = find_typed(index.corpora, query, words, titles, scoring.words_of_pieces)
     texts = scoring.of_sections(scoring.sections(np.concatenate([*nearest(scoring), typed.pieces])))
-    pieces = distinct(np.concatenate([best_pieces(texts, index, query.allowed), typed.among(query.allowed)]))
+    pieces = distinct(np.concatenate([best_pieces(texts, index, query.allowed), typed.restricted_to(query.allowed)]))
     candidates = scored(scoring, texts, typed, pieces)
     return follow_mentions(scoring, texts, typed, candidates)
 

@@ -92,7 +92,7 @@ def prepared_tuned(examples: Examples, advance: Advance = _silent) -> tuple[Exam
 
     def train(rows: np.ndarray) -> Tuned:
         taught = np.asarray(rows, bool).copy()
-        taught[examples.drawn[taught[examples.drawn]][tuned.QUESTIONS :]] = False
+        taught[examples.sampling_order[taught[examples.sampling_order]][tuned.QUESTIONS :]] = False
         part = examples.of(taught)
         blend = tuned.train(part.candidates, part.taught.covered, part.experts, part.trainable)
         advance(1)
@@ -113,10 +113,10 @@ def prepared_mix(examples: Examples, seed: int, advance: Advance = _silent) -> t
     table = features.table(columns, components.apply(examples.vectors)[examples.candidates.question])
     binned = mix.binned(table, titles[: -len(NAMES)], seed)
     del table
-    whole, untrained = replace(examples, columns=columns), fused(examples.candidates, examples.experts)
+    prepared, untrained = replace(examples, columns=columns), fused(examples.candidates, examples.experts)
 
     def train(rows: np.ndarray) -> Mix:
-        part, at = whole.of(rows), np.flatnonzero(np.asarray(rows, bool)[whole.candidates.question])
+        part, at = prepared.of(rows), np.flatnonzero(np.asarray(rows, bool)[prepared.candidates.question])
         # Only places that somebody named say where in documents answers stand.
         named = part.taught.only(part.levels == LEVELS.index("spans"))
         places = Places.of(named, part.vectors, part.documents)
@@ -124,22 +124,22 @@ def prepared_mix(examples: Examples, seed: int, advance: Advance = _silent) -> t
         question, grades = part.candidates.question, part.taught.grades
 
         def trees(scores: np.ndarray, best: int, first: bool) -> Any:
-            kept = hard(part, scores, best, mix.OTHERS, seed)
-            sizes = np.bincount(question[kept], minlength=len(part.words))
-            arguments = (binned, at[kept], answered[kept], NAMES, grades[kept], sizes)
+            used = hard(part, scores, best, mix.OTHERS, seed)
+            sizes = np.bincount(question[used], minlength=len(part.words))
+            arguments = (binned, at[used], answered[used], NAMES, grades[used], sizes)
             return mix.train(*arguments, seed, lambda: advance(1), first)
 
         first = trees(untrained[at], mix.BEST_BY_FUSED, True)
         scores = mix.scores(first, features.table(columns[at], components.apply(part.vectors)[question], answered))
         return Mix(trees(scores, mix.BEST_BY_FIRST, False), components, places)
 
-    return whole, train
+    return prepared, train
 
 
 def trained_mix(examples: Examples, seed: int) -> Mix:
     """`mix` trained on all of some questions."""
-    whole, train = prepared_mix(examples, seed)
-    return train(np.ones(len(whole.documents), bool))
+    prepared, train = prepared_mix(examples, seed)
+    return train(np.ones(len(prepared.documents), bool))
 
 
 def hard(examples: Examples, scores: np.ndarray, best: int, others: int, seed: int) -> np.ndarray:
@@ -155,12 +155,12 @@ def hard(examples: Examples, scores: np.ndarray, best: int, others: int, seed: i
     usable = examples.trainable
     question = examples.candidates.question
     order = ordered(examples.candidates, np.where(usable, scores, -np.inf))
-    among = np.zeros(len(order), bool)
-    among[order] = positions(question[order]) < best
-    kept = usable & ((examples.taught.grades > 0) | among)
-    rest = usable & ~kept
+    nearest = np.zeros(len(order), bool)
+    nearest[order] = positions(question[order]) < best
+    certain = usable & ((examples.taught.grades > 0) | nearest)
+    rest = usable & ~certain
     share = others / np.maximum(np.bincount(question[rest], minlength=len(examples.words)), 1)
-    return kept | (rest & (np.random.default_rng(seed).random(len(order)) < share[question]))
+    return certain | (rest & (np.random.default_rng(seed).random(len(order)) < share[question]))
 
 
 def _of_tuned(model: Tuned, examples: Examples) -> dict[str, bytes]:

@@ -33,7 +33,7 @@ class Examples:
         words: Terms of each question, int64 of shape (questions,).
         documents: What each question is about.
         levels: How precisely its answer is known: position in `questions.sets.LEVELS`, int64 of shape (questions,).
-        made: Whether nobody asked the question to measure with: a model made it, or it is from use; bool of shape
+        is_synthetic: Whether a model made the question, or it is from use; bool of shape
             (questions,).
         experts: Names of the experts, in the order of the scores.
         finest: Positions of those that score pieces themselves.
@@ -47,7 +47,7 @@ class Examples:
     words: np.ndarray
     documents: Sequence[str]
     levels: np.ndarray
-    made: np.ndarray
+    is_synthetic: np.ndarray
     experts: Sequence[str]
     finest: Sequence[int]
     columns: np.ndarray | None = None
@@ -61,7 +61,7 @@ class Examples:
         the ranking that was used.
         """
         able = self.levels < len(MEASURED)
-        chosen = able & ~self.made if (able & ~self.made).any() else able
+        chosen = able & ~self.is_synthetic if (able & ~self.is_synthetic).any() else able
         return chosen & (self.levels == self.levels[chosen].min(initial=len(MEASURED)))
 
     @property
@@ -95,30 +95,32 @@ class Examples:
         return np.array([number[document] for document in self.documents])
 
     @property
-    def drawn(self) -> np.ndarray:
+    def sampling_order(self) -> np.ndarray:
         """Positions of the questions in the order in which they are drawn, those about a document together."""
-        return np.array(sorted(range(len(self.documents)), key=lambda i: (_drawn(self.documents[i]), i)), np.int64)
+        return np.array(
+            sorted(range(len(self.documents)), key=lambda i: (_sampling_key(self.documents[i]), i)), np.int64
+        )
 
     def of(self, rows: np.ndarray) -> Examples:
         """Some questions, bool of shape (questions,)."""
-        kept = np.flatnonzero(rows)
+        chosen = np.flatnonzero(rows)
         return Examples(
-            self.gold.of(kept),
-            self.taught.of(kept),
-            self.vectors[kept],
-            self.words[kept],
-            [self.documents[i] for i in kept.tolist()],
-            self.levels[kept],
-            self.made[kept],
+            self.gold.of(chosen),
+            self.taught.of(chosen),
+            self.vectors[chosen],
+            self.words[chosen],
+            [self.documents[i] for i in chosen.tolist()],
+            self.levels[chosen],
+            self.is_synthetic[chosen],
             self.experts,
             self.finest,
             None if self.columns is None else self.columns[np.asarray(rows, bool)[self.candidates.question]],
         )
 
 
-def drawn(questions: Sequence[Question], most: int) -> list[Question]:
+def sample_questions(questions: Sequence[Question], most: int) -> list[Question]:
     """At most so many questions, by a hash of their document, so that few change when questions are added."""
-    ordered = sorted(questions, key=lambda q: (_drawn(q.document), q.document, q.id))
+    ordered = sorted(questions, key=lambda q: (_sampling_key(q.document), q.document, q.id))
     return sorted(ordered[:most], key=lambda q: q.id)
 
 
@@ -127,7 +129,7 @@ def part_of(document: str, parts: int) -> int:
     return int(_hash(document), 16) % parts
 
 
-def _drawn(document: str) -> str:
+def _sampling_key(document: str) -> str:
     # Another hash than those of folds and of documents that are held out, whose shares it would change.
     return _hash(f"drawn {document}")
 
@@ -153,14 +155,14 @@ def fixed_recalls(examples: Examples) -> dict[str, np.ndarray]:
 TRAININGS = FOLDS + 1
 
 
-class Model(Protocol):
+class TrainedRanking(Protocol):
     """A trained ranking."""
 
     def scores(self, inputs: Inputs) -> np.ndarray:
         """Score of every candidate."""
 
 
-M = TypeVar("M", bound=Model)
+M = TypeVar("M", bound=TrainedRanking)
 Train = Callable[[np.ndarray], M]
 """Trains a model on some questions, bool of shape (questions,)."""
 
@@ -198,7 +200,7 @@ def fused_recalls(examples: Examples, weighing: type[Blend] = Blend) -> np.ndarr
 def _tested(examples: Examples, train: Train[M], fold: int, most: int | None) -> np.ndarray:
     """ER of the questions of a fold by a model trained on the others, float64 of shape (questions,); 0 elsewhere."""
     recalls, tested = np.zeros(len(examples.documents)), examples.folds == fold
-    rows, order = ~tested, examples.drawn
+    rows, order = ~tested, examples.sampling_order
     if most is not None:
         rows[order[rows[order]][most:]] = False
     # With nothing to learn from, the ranking finds nothing.

@@ -38,15 +38,15 @@ def measured(questions: Sequence[Question], corpora: Corpora) -> list[Spans]:
         corpora: The corpora of the question set.
     """
     layout, position = corpora.layout, corpora.position
-    made: list[Spans] = []
+    spans_of: list[Spans] = []
     for question in questions:
         spans: Spans = [(position[corpus, doc], start, end) for corpus, doc, start, end in pieces(question)]
         for document in [] if question.evidence else _relevant(question, corpora):
             first, last = layout.offsets[document : document + 2]
             if first < last:
                 spans.append((document, 0, int(layout.spans[last - 1, 1])))
-        made.append(spans)
-    return made
+        spans_of.append(spans)
+    return spans_of
 
 
 def taught(questions: Sequence[Question], candidates: Candidates, scores: np.ndarray, corpora: Corpora) -> list[Spans]:
@@ -67,10 +67,10 @@ def taught(questions: Sequence[Question], candidates: Candidates, scores: np.nda
     layout, position = corpora.layout, corpora.position
     order, begins = ordered(candidates, scores), candidates.offsets
     documents = layout.document_of[candidates.piece]
-    made: list[Spans] = []
+    spans_of: list[Spans] = []
     guessed: dict[int, np.ndarray] = {}
     for number, question in enumerate(questions):
-        made.append([(position[corpus, doc], start, end) for corpus, doc, start, end in pieces(question)])
+        spans_of.append([(position[corpus, doc], start, end) for corpus, doc, start, end in pieces(question)])
         rows = order[begins[number] : begins[number + 1]]
         if question.level == "documents":
             guessed[number] = rows[np.isin(documents[rows], _relevant(question, corpora))]
@@ -96,8 +96,8 @@ def taught(questions: Sequence[Question], candidates: Candidates, scores: np.nda
             passages = passages[:BEST]
         else:
             passages = []
-        made[number] = [places_of[piece] for piece in passages]
-    return made
+        spans_of[number] = [places_of[piece] for piece in passages]
+    return spans_of
 
 
 def _relevant(question: Question, corpora: Corpora) -> list[int]:

@@ -97,7 +97,7 @@ class Fields:
         self._items: dict[Field, Items] = {}
         self._columns: dict[str, list[tuple[Scalar, ...]]] = {}
         self._masks: dict[str, np.ndarray] = {}
-        self._having: dict[str, np.ndarray] | None = None
+        self._by_name: dict[str, np.ndarray] | None = None
         self._alone = RLock()
 
     def names(self, documents: np.ndarray | None = None) -> tuple[str, ...]:
@@ -107,30 +107,33 @@ class Fields:
             documents: Those that must have a name, bool of shape (documents,); None for any.
         """
         with self._alone:
-            having = self._documents_by_name()
+            documents_by_name = self._documents_by_name()
             reserved = (*OWN, *(name for name in self._of_chunks if self._is_built(name)))
-        names = (name for name in having if name not in OWN and name not in self._of_chunks)
-        return (*reserved, *sorted(name for name in names if documents is None or documents[having[name]].any()))
+        names = (name for name in documents_by_name if name not in OWN and name not in self._of_chunks)
+        return (
+            *reserved,
+            *sorted(name for name in names if documents is None or documents[documents_by_name[name]].any()),
+        )
 
     def _documents_by_name(self) -> dict[str, np.ndarray]:
         """The documents that have each name, by their positions."""
-        if self._having is None:
-            having: dict[str, array[int]] = {}
+        if self._by_name is None:
+            positions_of: dict[str, array[int]] = {}
             for position, (_, row) in enumerate(self._rows(["metadata"])):
                 for name in {name for name, _ in _flat(_metadata(row))}:
-                    having.setdefault(name, array("q")).append(position)
-            self._having = {name: np.frombuffer(positions, np.int64) for name, positions in having.items()}
-        return self._having
+                    positions_of.setdefault(name, array("q")).append(position)
+            self._by_name = {name: np.frombuffer(positions, np.int64) for name, positions in positions_of.items()}
+        return self._by_name
 
     def documents_by_value(self, name: str) -> dict[Scalar, np.ndarray]:
         """The documents that have each value under a name of their metadata, by their positions."""
-        having: dict[Scalar, array[int]] = {}
+        positions_of: dict[Scalar, array[int]] = {}
         with self._alone:
             for position, values in enumerate(self._column(_OWN_KEY + name)):
                 for value in set(values):
-                    having.setdefault(value, array("q")).append(position)
+                    positions_of.setdefault(value, array("q")).append(position)
             self._columns.pop(_OWN_KEY + name)
-        return {value: np.frombuffer(positions, np.int64) for value, positions in having.items()}
+        return {value: np.frombuffer(positions, np.int64) for value, positions in positions_of.items()}
 
     def meeting(self, where: Where) -> np.ndarray:
         """Apply a filter that does not come from a question: it may name what no document has, but none of `FIELDS`.
@@ -278,18 +281,18 @@ def _test(place: str, condition: Any) -> Test:
 def _operator(place: str, name: Any, value: Any) -> Test:
     if name == "in":
         if not isinstance(value, list | tuple):
-            raise ConfigError(f"{place}: expected a list of values, got {_said(value)}")
+            raise ConfigError(f"{place}: expected a list of values, got {_shown(value)}")
         return _one_of(place, value)
     if name == "glob" or name in _TEXTS:
         if not isinstance(value, str) or len(value) > _LONGEST:
-            raise ConfigError(f"{place}: expected a text of at most {_LONGEST} characters, got {_said(value)}")
+            raise ConfigError(f"{place}: expected a text of at most {_LONGEST} characters, got {_shown(value)}")
         if name == "glob":
             return _glob(value)
         meets = _TEXTS[name]
         return lambda item: isinstance(item, str) and meets(item, value)
     if name in _ORDERED:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise ConfigError(f"{place}: expected a number or a text, got {_said(value)}")
+            raise ConfigError(f"{place}: expected a number or a text, got {_shown(value)}")
         compare, kind = _ORDERED[name], str if isinstance(value, str) else (int, float)
         return lambda item: isinstance(item, kind) and not isinstance(item, bool) and compare(item, value)
     raise ConfigError(f"{place}: expected one of {', '.join(OPERATORS)}, got {name!r}")
@@ -300,7 +303,7 @@ def _one_of(place: str, values: Sequence[Any]) -> Test:
         raise ConfigError(f"{place}: expected at most {_MOST_VALUES} values, got {len(values)}")
     for value in values:
         if value is not None and not isinstance(value, str | int | float | bool):
-            raise ConfigError(f"{place}: expected texts, numbers, true, false or null, got {_said(value)}")
+            raise ConfigError(f"{place}: expected texts, numbers, true, false or null, got {_shown(value)}")
     # In Python 1 == True, in JSON they are different.
     wanted = {(isinstance(value, bool), value) for value in values}
     return lambda item: (isinstance(item, bool), item) in wanted
@@ -336,5 +339,5 @@ def _glob(pattern: str) -> Test:
     return test
 
 
-def _said(value: Any) -> str:
+def _shown(value: Any) -> str:
     return ascii(value) if len(ascii(value)) <= 60 else type(value).__name__

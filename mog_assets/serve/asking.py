@@ -63,8 +63,8 @@ def ask(
         auto = retrieval.chosen[0].name if how.retrieval.kind == AUTO else None
         # Nothing was weighed if the way of answering did not retrieve.
         if row.passages and not how.retrieval.ranking:
-            (weights,) = how.retrieval.of.weights(retrieval.again([alone]), how.retrieval)
-    given = [roles.Passage(**{**p, "spans": tuple(tuple(span) for span in p["spans"])}) for p in row.passages]
+            (weights,) = how.retrieval.of.weights(retrieval.with_queries([alone]), how.retrieval)
+    given = [roles.RetrievedPassage(**{**p, "spans": tuple(tuple(span) for span in p["spans"])}) for p in row.passages]
     passages = reading.with_documents(retrieval, given, sight)
     marked = row.span is not None and row.span["probability"] >= MARKED
     likeliest = _likeliest(retrieval, passages, row.span if marked else None)

@@ -130,7 +130,7 @@ class Generations:
     def _warm(self, now: Generation) -> None:
         """Open what the usual question needs, so that the first is not slow."""
         position = now.retrieval.corpora.position
-        retrieval = now.retrieval.again([next(iter(position))[1]])
+        retrieval = now.retrieval.with_queries([next(iter(position))[1]])
         method, _ = retrieval.chosen
         # Of several shards, which are not in memory together, copies would take too much of it.
         if method.retriever != "bm25" and len(shards := retrieval.corpora.neighbours) == 1:

@@ -95,7 +95,7 @@ def passages(
 
 def with_documents(
     retrieval: Retrieval,
-    passages: Sequence[roles.Passage],
+    passages: Sequence[roles.RetrievedPassage],
     sight: Sight = EVERYTHING,
     documents: Mapping[int, Mapping[str, Any]] | None = None,
 ) -> list[Passage]:

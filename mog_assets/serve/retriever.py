@@ -171,7 +171,7 @@ class Retriever:
             tracing.span("retrieve", questions=len(questions), budget=budget, k=k),
             self._seeing("") as (now, sight),
         ):
-            retrieval = self._searching(now, sight, corpora, where, *questions[:1]).again(list(questions))
+            retrieval = self._searching(now, sight, corpora, where, *questions[:1]).with_queries(list(questions))
             if how is None or how.kind == AUTO:
                 how, because = retrieval.chosen
             ranked = retrieval.passages(how, k, limit)
@@ -214,8 +214,8 @@ class Retriever:
         self, now: Generation, sight: Sight, corpora: Sequence[str] | None, where: Where | None, question: str = ""
     ) -> Retrieval:
         """Return what finds passages of the documents that may be searched, for a question that may quote words."""
-        retrieval = now.retrieval.among(self._allowed(now, sight, corpora, where))
-        return retrieval.having(quoted(question, retrieval.corpora)) if QUOTED.search(question) else retrieval
+        retrieval = now.retrieval.restricted_to(self._allowed(now, sight, corpora, where))
+        return retrieval.requiring(quoted(question, retrieval.corpora)) if QUOTED.search(question) else retrieval
 
     def _allowed(
         self, now: Generation, sight: Sight, corpora: Sequence[str] | None, where: Where | None

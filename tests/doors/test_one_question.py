@@ -36,10 +36,10 @@ def opened():
 )
 def test_question_alone_is_ranked_as_among_many(opened, retriever, kind, level):
     method = Method("any", retriever, kind, level, METHODS[kind])
-    together = opened.again(QUESTIONS).rank(method, 3)
+    together = opened.with_queries(QUESTIONS).rank(method, 3)
     assert len(together.question)
     for number, question in enumerate(QUESTIONS):
-        alone, among = opened.again([question]).rank(method, 3), together.at(together.question == number)
+        alone, among = opened.with_queries([question]).rank(method, 3), together.at(together.question == number)
         for name in ("document", "start", "end", "level", "rank"):
             np.testing.assert_array_equal(getattr(alone, name), getattr(among, name))
         # Products of one vector and of several are added up in another order.

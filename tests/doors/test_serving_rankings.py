@@ -183,7 +183,7 @@ def test_what_orders_by_one_score_cannot_be_explained(sample_project, method):
 
 
 def test_what_raised_the_best_piece_of_fused_is_what_gives_it_most(sample_project):
-    retrieval = Retrieval.open(*opened(sample_project)).again([QUESTION])
+    retrieval = Retrieval.open(*opened(sample_project)).with_queries([QUESTION])
     found = retrieval.passages(parse("fused", sample_project.settings), k=1)
     (why,) = retrieval.reasons(parse("fused", sample_project.settings), found)
     candidates, names = retrieval.read.candidates, expert_names(sample_project.settings)

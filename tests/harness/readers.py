@@ -7,19 +7,21 @@ import numpy as np
 
 from mog_assets.answer.answerers import Means, RetrievedPassages
 from mog_assets.answer.prompted import Prompted
-from mog_assets.answer.roles import AnswerRequest, Passage
+from mog_assets.answer.roles import AnswerRequest, RetrievedPassage
 
 OPTIONS = {"A": "insulin", "B": "glucagon", "C": "cortisol", "D": "aldosterone"}
 CHOICE = AnswerRequest("c", "Which hormone lowers blood glucose?", OPTIONS, "choice")
 YES_NO = {"A": "yes", "B": "no", "C": "maybe"}
 PASSAGES = [
-    Passage(
+    RetrievedPassage(
         "med", "d1", "Hormones", "Insulin lowers blood glucose. It is made by the pancreas.", (("med", "d1", 0, 57),)
     ),
-    Passage(
+    RetrievedPassage(
         "med", "d2", "Hormones", "Glucagon raises blood glucose. Cortisol does so too.", (("med", "d2", 5, 57),), 2
     ),
-    Passage("med", "d3", "Kidneys", "Aldosterone makes the kidneys keep sodium. They filter blood.", ((0, 61),)),
+    RetrievedPassage(
+        "med", "d3", "Kidneys", "Aldosterone makes the kidneys keep sodium. They filter blood.", ((0, 61),)
+    ),
 ]
 
 
@@ -95,8 +97,10 @@ def by_words(texts):
 
 # What an extractive reader can quote.
 QUOTED = [
-    Passage("c", "a", "Bustard", "The great bustard is a heavy bird. It was reintroduced to Salisbury Plain in 2004."),
-    Passage("c", "b", "Otter", "The otter eats fish. It sleeps by day."),
+    RetrievedPassage(
+        "c", "a", "Bustard", "The great bustard is a heavy bird. It was reintroduced to Salisbury Plain in 2004."
+    ),
+    RetrievedPassage("c", "b", "Otter", "The otter eats fish. It sleeps by day."),
 ]
 REINTRODUCED = AnswerRequest("q", "When was the great bustard reintroduced?")
 NONE = AnswerRequest("q", "Who painted the ceiling of the chapel?")

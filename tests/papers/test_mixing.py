@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mog_assets.papers.level_search.searchers import Matches
+from mog_assets.papers.level_search.searchers import LevelMatches
 from mog_assets.papers.mix_of_granularity.mixing import candidates, emission_levels, emit, ranked
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks
 from mog_assets.text.chunks import Layout
@@ -27,7 +27,7 @@ def searches(draw):
             scores = sorted((draw(eighths) for _ in chosen), reverse=True)
             rows += [(question, chunk, score) for chunk, score in zip(chosen, scores, strict=True)]
         columns = np.array(rows, float).reshape(-1, 3).T
-        hits.append(Matches(columns[0].astype(int), columns[1].astype(int), columns[2]))
+        hits.append(LevelMatches(columns[0].astype(int), columns[1].astype(int), columns[2]))
     weights = np.array([[draw(st.integers(0, 8)) / 8 for _ in range(levels)] for _ in range(questions)])
     return layout, hits, weights, np.array([draw(st.integers(0, levels)) for _ in range(questions)])
 

@@ -18,7 +18,7 @@ from mog_assets.index.corpora import Corpora
 from mog_assets.index.term_counts import TermCounts
 from mog_assets.papers.level_search.bm25 import Bm25Index, statistics
 from mog_assets.papers.level_search.search import searcher
-from mog_assets.papers.level_search.searchers import Matches
+from mog_assets.papers.level_search.searchers import LevelMatches
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import open_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 from mog_assets.papers.mix_of_granularity.mixing import candidates, emit, ranked
@@ -180,7 +180,7 @@ def test_a_node_has_the_score_of_the_best_neighbourhood_around_it_and_that_one_i
 
     made_of = Sets(members)
     hits = [
-        Matches(np.zeros(len(chosen), np.int64), np.array(chosen, np.int64), np.array(scores, float))
+        LevelMatches(np.zeros(len(chosen), np.int64), np.array(chosen, np.int64), np.array(scores, float))
         for chosen, scores in found
     ]
     spread = candidates(hits, made_of)

@@ -10,7 +10,7 @@ from chat_server import ChatServer, Reply, completion, extra_input, faults, refu
 
 from mog_assets.answer.prompted import Prompted
 from mog_assets.answer.replies import CITED, MAX_CHARS, Unparsable, choice, complete_text, only, shown, text_answer
-from mog_assets.answer.roles import AnswerRequest, Passage
+from mog_assets.answer.roles import AnswerRequest, RetrievedPassage
 from mog_assets.papers.at_rag.judging import CLAIMS, JUDGE, Judgement, attribution, contribution
 from mog_assets.papers.at_rag.roles import CLASSIFY, GRADE_SUPPORT, GRADE_USEFULNESS, REWRITE, THINK
 from mog_assets.papers.briefcontext.roles import EXTRACT, NOTHING, REDUCE, extraction
@@ -28,7 +28,7 @@ OPTIONS = {"A": "insulin", "B": "glucagon", "C": "cortisol", "D": "aldosterone"}
 CHOICE = AnswerRequest("c", "Which hormone lowers blood glucose?", OPTIONS, "choice")
 YES_NO = AnswerRequest("y", "Does insulin lower blood glucose?", {"A": "yes", "B": "no", "C": "maybe"}, "yesno")
 OPEN = AnswerRequest("o", "What lowers blood glucose?")
-PASSAGES = [Passage("med", "d1", "Hormones", "Insulin lowers blood glucose. The pancreas makes it.")]
+PASSAGES = [RetrievedPassage("med", "d1", "Hormones", "Insulin lowers blood glucose. The pancreas makes it.")]
 WINDOW = Extract("d1", "Hormones", 0, "plain", "sentence", 0, "Insulin lowers blood glucose. The pancreas makes it.")
 TEXT = "Insulin lowers blood glucose."
 

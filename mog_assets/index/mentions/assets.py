@@ -43,8 +43,8 @@ def build_names(work: Work) -> None:
             table = pa.table({"digest": digests, "document": documents})
             made_of = [documents.tobytes().hex(), digests.tobytes().hex()]
             work.write(names_file(corpus), made_of, partial(pq.write_table, table, compression="zstd"))
-            told = sum(1 for _ in dict.fromkeys(document for document, _ in names_of_documents))
-            rows.append({"corpus": corpus, "documents with names": told, "names": len(names_of_documents)})
+            documents_named = sum(1 for _ in dict.fromkeys(document for document, _ in names_of_documents))
+            rows.append({"corpus": corpus, "documents with names": documents_named, "names": len(names_of_documents)})
             advance(1)
     ordered = sorted(distinct, key=lambda name: (name.digest, name))
     columns = {
@@ -104,12 +104,12 @@ def build_mentions(work: Work) -> None:
         keys[bucket] = [documents.manifest.files[bucket]["sha256"], stored.manifest.files[DISTINCT]["sha256"]]
     try:
         target = "mog_assets.index.mentions.matching:search_bucket"
-        made = work.map(target, jobs, keys, "buckets searched for names", True)
+        results = work.map(target, jobs, keys, "buckets searched for names", True)
     finally:
         for temporary in filter(None, (added, removed)):
             temporary.unlink(missing_ok=True)
     work.recomputed |= {
-        "texts searched for all names": sum(one["searched"] for one in made),
+        "texts searched for all names": sum(one["searched"] for one in results),
         "names searched for in other texts": count if before is not None else 0,
     }
     _show(work, documents.names("bucket"), words, digests)
@@ -123,8 +123,10 @@ def _show(work: Work, buckets: Sequence[str], words: pa.ChunkedArray, digests: n
         document, name = (table[column].to_numpy() for column in table.column_names)
         texts, places = texts + len(np.unique(document)), places + len(name)
         distinct, of = np.unique(name, return_inverse=True)
-        _, once = unpaired(np.unique(pairs(document, of)))
-        of_name.update(dict(zip(distinct.tolist(), np.bincount(once, minlength=len(distinct)).tolist(), strict=True)))
+        _, distinct_names = unpaired(np.unique(pairs(document, of)))
+        of_name.update(
+            dict(zip(distinct.tolist(), np.bincount(distinct_names, minlength=len(distinct)).tolist(), strict=True))
+        )
     # Names are in the order of their digests.
     usual = of_name.most_common(20)
     rows = np.searchsorted(digests, np.array([digest for digest, _ in usual], np.uint64)).tolist()

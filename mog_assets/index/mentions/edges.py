@@ -54,11 +54,11 @@ class Mentions:
         """Read the mentions of the corpora, and which document has which name."""
         number = len(corpora.layout.documents)
         name, bearer = _bearers(corpora)
-        document, start, end, said = _places(corpora)
-        kept = _outermost(document, start, end)
-        document, start, end, said = document[kept], start[kept], end[kept], said[kept]
+        document, start, end, name_of = _places(corpora)
+        outermost = _outermost(document, start, end)
+        document, start, end, name_of = document[outermost], start[outermost], end[outermost], name_of[outermost]
         # How many documents mention a name, and how many have it.
-        distinct, of = np.unique(said, return_inverse=True)
+        distinct, of = np.unique(name_of, return_inverse=True)
         named = np.bincount(np.unique(pairs(of, document)) >> 32, minlength=len(distinct))
         first, last = np.searchsorted(name, distinct), np.searchsorted(name, distinct, side="right")
         bearers = last - first
@@ -131,8 +131,8 @@ def _outermost(document: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.n
     # Ends of all documents in one rising order: the greatest end before a row is of the same document, or less.
     reach = pairs(document[order], end[order])
     before = np.concatenate([[-1], np.maximum.accumulate(reach)[:-1]])
-    same = np.concatenate([[False], (np.diff(document[order]) == 0) & (np.diff(start[order]) == 0)])
-    equal = np.concatenate([[False], same[1:] & (np.diff(end[order]) == 0)])
+    same_start = np.concatenate([[False], (np.diff(document[order]) == 0) & (np.diff(start[order]) == 0)])
+    equal = np.concatenate([[False], same_start[1:] & (np.diff(end[order]) == 0)])
     # Several documents may have the same name in different forms: the same place is not within itself.
     inside = (before >= reach) & ~(equal & (before == reach))
     # A place equal to one that is inside is inside as well.

@@ -44,17 +44,17 @@ class Matcher:
             sizes.append(np.array([len(name) for name in plain], np.int64))
             words = np.array([name.count(" ") + 1 for name in plain], np.int64)
             longest = max(longest, int(words.max(initial=0)))
-            whole, before = _of_names(_words(points)[0], words)
-            hashes.append(whole)
+            hashes_of_names, before = _of_names(_words(points)[0], words)
+            hashes.append(hashes_of_names)
             starts.append(before)
             narrow = points[1:].astype(np.min_scalar_type(int(points.max(initial=0))))
             parts.append(narrow)
-        whole = np.concatenate(hashes)
+        hashes_of_names = np.concatenate(hashes)
         # Of two equal names one counts in capitals only: a hash may be of several.
-        self._order, self._most = np.argsort(whole, kind="stable").astype(np.int32), longest
-        self._hashes, counts = np.unique(whole, return_counts=True)
+        self._order, self._most = np.argsort(hashes_of_names, kind="stable").astype(np.int32), longest
+        self._hashes, counts = np.unique(hashes_of_names, return_counts=True)
         self._first = np.concatenate([[0], np.cumsum(counts)])
-        self._complete, self._begun = Filter.of(whole), Filter.of(np.concatenate(starts))
+        self._complete, self._begun = Filter.of(hashes_of_names), Filter.of(np.concatenate(starts))
         self._points, self._sizes = np.concatenate(parts), np.concatenate(sizes)
         self._at = np.cumsum(self._sizes + 1) - self._sizes - 1
         self._digests, self._capitals = digests, capitals
@@ -72,33 +72,38 @@ class Matcher:
             size += len(waiting[-1].points)
             # Texts are short, and arrays slow for short ones: many are searched together.
             if size >= CHARACTERS_AT_ONCE:
-                parts.append(self._found(waiting))
+                parts.append(self._search(waiting))
                 waiting, size = [], 0
         if waiting:
-            parts.append(self._found(waiting))
+            parts.append(self._search(waiting))
         document, start, end, number = (np.concatenate(column) for column in zip(*parts, strict=True))
         return _table(document, start, end, self._digests[number])
 
-    def _found(self, texts: Sequence[_Text]) -> _Places:
+    def _search(self, texts: Sequence[_Text]) -> _Places:
         """Document, start, end and number of the name, of all places in some texts."""
         points = np.concatenate([one.points for one in texts])
         # Two spaces stand between texts, and an empty word between them: no name has one.
         words, spaces = _words(points)
-        found = [_NONE[1:]]
+        places = [_NONE[1:]]
         for first in range(0, len(words), WORDS_AT_ONCE):
             here = np.arange(first, min(first + WORDS_AT_ONCE, len(words)))
-            found += self._beginning(words, here, points, spaces)
-        begin, end, number = (np.concatenate(parts) for parts in zip(*found, strict=True))
+            places += self._beginning(words, here, points, spaces)
+        begin, end, number = (np.concatenate(parts) for parts in zip(*places, strict=True))
         ends = np.cumsum([len(one.points) for one in texts])
         at = np.searchsorted(ends, begin, side="right")
         offsets = np.concatenate([one.offsets for one in texts])
         # The spaces are not part of the name.
         begin, end = offsets[begin], offsets[end - 1] + 1
-        kept = ~self._capitals[number]
-        for row in np.flatnonzero(~kept).tolist():
-            kept[row] = texts[at[row]].text[begin[row] : end[row]].isupper()
+        admissible = ~self._capitals[number]
+        for row in np.flatnonzero(~admissible).tolist():
+            admissible[row] = texts[at[row]].text[begin[row] : end[row]].isupper()
         document = np.array([one.document for one in texts], np.int32)[at]
-        return document[kept], begin[kept].astype(np.int32), end[kept].astype(np.int32), number[kept]
+        return (
+            document[admissible],
+            begin[admissible].astype(np.int32),
+            end[admissible].astype(np.int32),
+            number[admissible],
+        )
 
     def _beginning(
         self, words: np.ndarray, here: np.ndarray, points: np.ndarray, spaces: np.ndarray
@@ -113,8 +118,8 @@ class Matcher:
             number = self._order[ranges(first, last)]
             row = np.repeat(row, last - first)
             begin, end = (at.astype(np.int32) for at in (spaces[here[row]] + 1, spaces[here[row] + count]))
-            same = self._are(points, begin, end, number)
-            yield begin[same], end[same], number[same]
+            equal = self._are(points, begin, end, number)
+            yield begin[equal], end[equal], number[equal]
             on = self._begun.may_have(names) & (here + count < len(words))
             here, names = here[on], names[on]
             if not len(here):
@@ -123,13 +128,13 @@ class Matcher:
 
     def _are(self, points: np.ndarray, begin: np.ndarray, end: np.ndarray, number: np.ndarray) -> np.ndarray:
         """Whether the names stand at some places: equal hashes may be of different texts."""
-        same = end - begin == self._sizes[number]
-        rows = np.flatnonzero(same)
+        equal = end - begin == self._sizes[number]
+        rows = np.flatnonzero(equal)
         at, sizes = self._at[number[rows]], self._sizes[number[rows]]
         differ = points[ranges(begin[rows], end[rows])] != self._points[ranges(at, at + sizes)]
         wrong = np.repeat(rows, sizes)[differ]
-        same[wrong] = False
-        return same
+        equal[wrong] = False
+        return equal
 
 
 class _Text(NamedTuple):
@@ -154,10 +159,10 @@ class Filter:
     @classmethod
     def of(cls, hashes: np.ndarray) -> Filter:
         """The set of some hashes."""
-        made = cls(np.zeros(1 << max(2 * len(hashes) - 1, 1).bit_length(), np.uint8))
-        slots = hashes & made._mask
-        np.bitwise_or.at(made._bits, slots >> np.uint64(3), np.uint8(1) << (slots & np.uint64(7)).astype(np.uint8))
-        return made
+        built = cls(np.zeros(1 << max(2 * len(hashes) - 1, 1).bit_length(), np.uint8))
+        slots = hashes & built._mask
+        np.bitwise_or.at(built._bits, slots >> np.uint64(3), np.uint8(1) << (slots & np.uint64(7)).astype(np.uint8))
+        return built
 
     def may_have(self, hashes: np.ndarray) -> np.ndarray:
         """Whether each may be in the set."""
@@ -272,16 +277,16 @@ def search_bucket(
         first, last = (np.searchsorted(earlier["document"].to_numpy(), before, side) for side in ("left", "right"))
         places, moved = ranges(first, last), np.repeat(np.array(rows, np.int64), last - first)
         start, end, name = (earlier[column].to_numpy()[places] for column in ("start", "end", "name"))
-        kept = ~np.isin(name, np.load(removed))
-        parts.append(_table(moved[kept], start[kept], end[kept], name[kept]))
+        remaining = ~np.isin(name, np.load(removed))
+        parts.append(_table(moved[remaining], start[remaining], end[remaining], name[remaining]))
         if rows and pq.read_metadata(added).num_rows:
             parts.append(_matcher(added).find([texts[row].as_py() for row in rows], rows))
     missing = [row for row, key in enumerate(keys) if key not in rows_of]
     if missing:
         parts.append(_matcher(names).find([texts[row].as_py() for row in missing], missing))
-    whole = pa.concat_tables([SCHEMA.empty_table(), *parts])
-    document, start, end, name = (whole[column].to_numpy() for column in SCHEMA.names)
-    whole = _table(document, start, end, name)
+    joined = pa.concat_tables([SCHEMA.empty_table(), *parts])
+    document, start, end, name = (joined[column].to_numpy() for column in SCHEMA.names)
+    joined = _table(document, start, end, name)
     metadata = {_MADE_OF: " ".join(keys).encode()}
-    pq.write_table(whole.replace_schema_metadata(metadata), out, compression="zstd", store_schema=True)
+    pq.write_table(joined.replace_schema_metadata(metadata), out, compression="zstd", store_schema=True)
     return {"searched": len(missing)}

@@ -60,7 +60,7 @@ def names_of(title: str, text: str, metadata: str) -> list[Name]:
         metadata: Its metadata as JSON.
     """
     names: dict[Name, None] = {}
-    for name in _said(title, text, metadata):
+    for name in _names_in(title, text, metadata):
         if len(name) > _LONGEST:
             continue
         compared = folded_name(name)
@@ -72,7 +72,7 @@ def names_of(title: str, text: str, metadata: str) -> list[Name]:
     return list(names)
 
 
-def _said(title: str, text: str, metadata: str) -> Iterator[str]:
+def _names_in(title: str, text: str, metadata: str) -> Iterator[str]:
     yield title
     if ")" in title and (match := _BRACKETED.fullmatch(title[:_LONGEST])):
         yield match["name"]

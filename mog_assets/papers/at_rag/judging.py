@@ -20,7 +20,7 @@ from typing import Any
 from mog_assets.answer.extractive import Extractive, read_of, share, terms_in
 from mog_assets.answer.prompted import Prompted, documents, numbered
 from mog_assets.answer.replies import VERSION, Unparsable, only, shown, worded
-from mog_assets.answer.roles import AnswerRequest, Passage, Reply, Role, Roles, Usage
+from mog_assets.answer.roles import AnswerRequest, Reply, RetrievedPassage, Role, Roles, Usage
 from mog_assets.answer.rows import AnswerRow, Judge
 from mog_assets.papers.at_rag.roles import answer_piece
 from mog_assets.registry import JUDGES
@@ -209,14 +209,16 @@ def judged(
         question, row = pair
         if row.answer is None or question.kind != "open":
             return row
-        passages = [Passage(p["corpus"], p["doc"], p["title"], p["text"]) for p in row.passages]
+        passages = [RetrievedPassage(p["corpus"], p["doc"], p["title"], p["text"]) for p in row.passages]
         marks = marks_of(roles, question, row.answer, references[question.id], passages)
         return replace(row, judgement=marks.to_json())
 
     return list(side_by_side(one, list(zip(requests, rows, strict=True))))
 
 
-def marks_of(roles: Roles, question: AnswerRequest, answer: str, reference: str, passages: Sequence[Passage]) -> Marks:
+def marks_of(
+    roles: Roles, question: AnswerRequest, answer: str, reference: str, passages: Sequence[RetrievedPassage]
+) -> Marks:
     """Return the marks of an answer to an open question.
 
     A judge that is no language model gives only those of `Judgement`; so does one without passages, which come best

@@ -16,7 +16,7 @@ from mog_assets.answer.neural import Neural, pairs_of
 from mog_assets.answer.prompted import QUERY, documents, numbered
 from mog_assets.answer.prompting import Piece
 from mog_assets.answer.replies import Unparsable, complete_text, only, shown
-from mog_assets.answer.roles import AnswerRequest, Passage, Reply, Role
+from mog_assets.answer.roles import AnswerRequest, Reply, RetrievedPassage, Role
 from mog_assets.papers.briefcontext.roles import RELEVANT, sentence_of
 from mog_assets.questions.marks import f1
 from mog_assets.resources.chat import AnswerForm
@@ -68,7 +68,11 @@ def verdict(text: str, vocabulary: Sequence[V]) -> V:
 
 
 def _thought(
-    reader: Extractive, request: AnswerRequest, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()
+    reader: Extractive,
+    request: AnswerRequest,
+    query: str,
+    passages: Sequence[RetrievedPassage],
+    thoughts: Sequence[str] = (),
 ) -> Reply[str]:
     """Return the sentence of the passages that is closest to the query and not a thought already."""
 
@@ -83,7 +87,11 @@ def _thought(
 
 
 def _thought_by_spans(
-    reader: Neural, request: AnswerRequest, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()
+    reader: Neural,
+    request: AnswerRequest,
+    query: str,
+    passages: Sequence[RetrievedPassage],
+    thoughts: Sequence[str] = (),
 ) -> Reply[str]:
     """Return the sentence of the span that is right with the highest probability and is not in a thought already."""
 
@@ -113,7 +121,9 @@ def _useful_by_spans(reader: Neural, request: AnswerRequest, answer: str) -> Rep
     return reader.reply([*read_of(request), answer], lambda: "useful" if answer.strip() else "not_useful")
 
 
-def _supported(reader: Extractive, request: AnswerRequest, passages: Sequence[Passage], answer: str) -> Reply[Support]:
+def _supported(
+    reader: Extractive, request: AnswerRequest, passages: Sequence[RetrievedPassage], answer: str
+) -> Reply[Support]:
     """Return supported if the documents contain the share `SUPPORTED` of the answer's terms.
 
     For a yes/no question, supported if a sentence has a cosine of at least `RELEVANT` with the question.
@@ -133,7 +143,7 @@ def _supported(reader: Extractive, request: AnswerRequest, passages: Sequence[Pa
 
 
 def _supported_by_spans(
-    reader: Neural, request: AnswerRequest, passages: Sequence[Passage], answer: str
+    reader: Neural, request: AnswerRequest, passages: Sequence[RetrievedPassage], answer: str
 ) -> Reply[Support]:
     """Return supported if a span with the words of the answer is right with a probability of at least `PROBABLE`."""
 

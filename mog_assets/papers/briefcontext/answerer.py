@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from mog_assets.answer.answerers import WAYS, AnswerTable, Means, Progress, Way, search, start
-from mog_assets.answer.roles import AnswerRequest, Passage
+from mog_assets.answer.roles import AnswerRequest, RetrievedPassage
 from mog_assets.answer.rows import AnswerRow
 from mog_assets.papers.briefcontext.preflight import THRESHOLD, TOP, Rerank, another, overlap
 from mog_assets.papers.briefcontext.roles import EXTRACT, REDUCE
@@ -77,7 +77,7 @@ def briefcontext(
     return [p.row("briefcontext", means.roles) for p in active]
 
 
-def split(passages: Sequence[Passage], parts: int) -> list[Sequence[Passage]]:
+def split(passages: Sequence[RetrievedPassage], parts: int) -> list[Sequence[RetrievedPassage]]:
     """Contiguous parts with sizes that differ by at most one; fewer parts if there are fewer passages."""
     parts = min(parts, len(passages))
     cuts = [len(passages) * i // parts for i in range(parts + 1)]

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mog_assets.answer.extractive import Encode, bm25_scores
-from mog_assets.answer.roles import Passage
+from mog_assets.answer.roles import RetrievedPassage
 
 # Given a query and passages, their positions from best to worst.
-Rerank = Callable[[str, Sequence[Passage]], list[int]]
+Rerank = Callable[[str, Sequence[RetrievedPassage]], list[int]]
 
 TOP = 3
 THRESHOLD = 0.2
@@ -22,7 +22,7 @@ def overlap(first: Sequence[int], second: Sequence[int], n: int = TOP) -> float:
     return len(a & b) / len(a | b) if a | b else 1.0
 
 
-def by_bm25(query: str, passages: Sequence[Passage]) -> list[int]:
+def by_bm25(query: str, passages: Sequence[RetrievedPassage]) -> list[int]:
     """Return passages ranked by BM25 over "title + text", with their own statistics; ties keep their order."""
     scores = bm25_scores(query, [f"{p.title} {p.text}" for p in passages])
     return [int(i) for i in np.argsort(-scores, kind="stable")]
@@ -31,7 +31,7 @@ def by_bm25(query: str, passages: Sequence[Passage]) -> list[int]:
 def by_vectors(encode: Encode) -> Rerank:
     """Return passages ranked by the cosine of their text with the query, for use if BM25 is the primary retriever."""
 
-    def rerank(query: str, passages: Sequence[Passage]) -> list[int]:
+    def rerank(query: str, passages: Sequence[RetrievedPassage]) -> list[int]:
         if not passages:
             return []
         vectors = np.asarray(encode([query, *(f"{p.title}\n{p.text}" for p in passages)]), np.float32)

@@ -12,7 +12,7 @@ from mog_assets.answer.extractive import Extractive, query_of, read_of, statemen
 from mog_assets.answer.neural import LEAST, Neural, pairs_of
 from mog_assets.answer.prompted import documents, numbered
 from mog_assets.answer.replies import Unparsable, complete_text
-from mog_assets.answer.roles import AnswerRequest, Passage, Reply, Role
+from mog_assets.answer.roles import AnswerRequest, Reply, RetrievedPassage, Role
 from mog_assets.text.cuts import sentence_ends
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def extraction(text: str) -> str:
     return ""
 
 
-def _extracted(reader: Extractive, request: AnswerRequest, passages: Sequence[Passage]) -> Reply[str]:
+def _extracted(reader: Extractive, request: AnswerRequest, passages: Sequence[RetrievedPassage]) -> Reply[str]:
     """Return sentences, one per line, whose cosine with the question (and an option) is at least `RELEVANT`."""
 
     def relevant() -> str:
@@ -52,7 +52,7 @@ def _extracted(reader: Extractive, request: AnswerRequest, passages: Sequence[Pa
     return reader.reply([*read_of(request), *texts_of(passages)], relevant, NOTHING)
 
 
-def _extracted_by_spans(reader: Neural, request: AnswerRequest, passages: Sequence[Passage]) -> Reply[str]:
+def _extracted_by_spans(reader: Neural, request: AnswerRequest, passages: Sequence[RetrievedPassage]) -> Reply[str]:
     """Return sentences, one per line, of the spans that are right with a probability of at least `LEAST`."""
 
     def relevant() -> str:
@@ -63,7 +63,7 @@ def _extracted_by_spans(reader: Neural, request: AnswerRequest, passages: Sequen
     return reader.reply([*read_of(request), *texts_of(passages)], relevant, NOTHING)
 
 
-def sentence_of(span: ReaderSpan, passage: Passage) -> str:
+def sentence_of(span: ReaderSpan, passage: RetrievedPassage) -> str:
     """Return the sentence of a span, after the title that says what it is about."""
     ends = sentence_ends(passage.text).tolist()
     # That of a span in the title is the first.

@@ -17,7 +17,7 @@ from mog_assets.answer.ask import given
 from mog_assets.answer.prompted import prompts_fingerprint
 from mog_assets.answer.reader.model import shipped
 from mog_assets.answer.readers import ANSWER_READERS
-from mog_assets.answer.roles import AnswerRequest, Passage
+from mog_assets.answer.roles import AnswerRequest, RetrievedPassage
 from mog_assets.answer.rows import AnswerRow, answer_table
 from mog_assets.config import Settings
 from mog_assets.evaluate.answers import mark
@@ -54,9 +54,9 @@ class Case:
 
     question: Question
     request: AnswerRequest
-    key: Passage
-    others: Sequence[Passage]
-    unlike: Sequence[Passage]
+    key: RetrievedPassage
+    others: Sequence[RetrievedPassage]
+    unlike: Sequence[RetrievedPassage]
 
 
 Find = Callable[[], list[Case]]
@@ -203,7 +203,7 @@ def place(percentile: float, size: int) -> int:
     return int(percentile / 100 * (size - 1) + 0.5)
 
 
-def context(case: Case, size: int, percentile: float, unlike: bool = False) -> list[Passage]:
+def context(case: Case, size: int, percentile: float, unlike: bool = False) -> list[RetrievedPassage]:
     """Return a context of `size` passages with the key document at a percentile of the ranks.
 
     Args:
@@ -223,7 +223,7 @@ def answered(
     name: str,
     key: Any,
     way: Way,
-    make_contexts: Callable[[], Sequence[tuple[Case, Sequence[Passage]]]],
+    make_contexts: Callable[[], Sequence[tuple[Case, Sequence[RetrievedPassage]]]],
 ) -> pd.DataFrame:
     """Return marks of answers from contexts, as a cell.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from mog_assets.papers.level_search.searchers import Matches
+from mog_assets.papers.level_search.searchers import LevelMatches
 from mog_assets.resources.arrays import places
 from mog_assets.search.passages import Passages
 from mog_assets.text.chunks import Layout
 
 
-def level_passages(layout: Layout, matches: Matches, levels: np.ndarray) -> Passages:
+def level_passages(layout: Layout, matches: LevelMatches, levels: np.ndarray) -> Passages:
     """Return one span each.
 
     Args:

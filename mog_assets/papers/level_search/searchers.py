@@ -14,7 +14,7 @@ from mog_assets.resources.arrays import greatest, places
 
 
 @dataclass(frozen=True)
-class Matches:
+class LevelMatches:
     """Chunks of one level found for questions, ordered by question, best first; equal scores go to the earlier chunk.
 
     Attributes:
@@ -27,11 +27,11 @@ class Matches:
     chunk: np.ndarray
     score: np.ndarray
 
-    def at(self, rows: np.ndarray) -> Matches:
+    def at(self, rows: np.ndarray) -> LevelMatches:
         """Return some rows: a mask, or positions in order."""
-        return Matches(self.question[rows], self.chunk[rows], self.score[rows])
+        return LevelMatches(self.question[rows], self.chunk[rows], self.score[rows])
 
-    def best_per_corpus(self, k: int, starts: np.ndarray) -> Matches:
+    def best_per_corpus(self, k: int, starts: np.ndarray) -> LevelMatches:
         """Return the k best chunks of every corpus.
 
         Args:
@@ -46,11 +46,11 @@ class Matches:
 class Searcher(Protocol):
     """Finds chunks of a level."""
 
-    def search(self, level: int, k: int) -> Matches:
+    def search(self, level: int, k: int) -> LevelMatches:
         """For every question, the k best chunks of each corpus."""
 
 
-def merge(chunks: Sequence[np.ndarray], scores: Sequence[np.ndarray], starts: np.ndarray) -> Matches:
+def merge(chunks: Sequence[np.ndarray], scores: Sequence[np.ndarray], starts: np.ndarray) -> LevelMatches:
     """Return hits over corpora, or shards of them, from those of each; their scores are compared unchanged.
 
     Args:
@@ -63,7 +63,7 @@ def merge(chunks: Sequence[np.ndarray], scores: Sequence[np.ndarray], starts: np
     order = np.lexsort((chunk, -score), axis=1)
     chunk, score = np.take_along_axis(chunk, order, 1), np.take_along_axis(score, order, 1)
     question, column = np.nonzero(chunk >= 0)
-    return Matches(question, chunk[question, column], score[question, column])
+    return LevelMatches(question, chunk[question, column], score[question, column])
 
 
 def keep_best(chunks: np.ndarray, scores: np.ndarray, products: np.ndarray, first: int) -> None:
@@ -114,7 +114,7 @@ class Bm25Searcher:
         self._groups = groups
         self._chunk_groups = chunk_groups
 
-    def search(self, level: int, k: int) -> Matches:
+    def search(self, level: int, k: int) -> LevelMatches:
         """See `Searcher.search`."""
         indexes, starts = self._open_indexes(level), self._starts(level)
         ends = np.cumsum([index.chunks for index in indexes])
@@ -147,7 +147,7 @@ class DenseSearcher:
         self._find = find
         self._starts = starts
 
-    def search(self, level: int, k: int) -> Matches:
+    def search(self, level: int, k: int) -> LevelMatches:
         """See `Searcher.search`."""
         per_corpus = self._find(self._vectors, level, k)
         return merge([chunks for chunks, _ in per_corpus], [scores for _, scores in per_corpus], self._starts(level))
@@ -159,10 +159,10 @@ class HybridSearcher:
     def __init__(self, searchers: Sequence[Searcher]) -> None:
         self._searchers = searchers
 
-    def search(self, level: int, k: int) -> Matches:
+    def search(self, level: int, k: int) -> LevelMatches:
         """See `Searcher.search`."""
         per_searcher = [searcher.search(level, k) for searcher in self._searchers]
-        return Matches(*reciprocal_rank_fusion([(matches.question, matches.chunk) for matches in per_searcher]))
+        return LevelMatches(*reciprocal_rank_fusion([(matches.question, matches.chunk) for matches in per_searcher]))
 
 
 class Remembering:
@@ -170,9 +170,9 @@ class Remembering:
 
     def __init__(self, searcher: Searcher) -> None:
         self._searcher = searcher
-        self._known: dict[tuple[int, int], Matches] = {}
+        self._known: dict[tuple[int, int], LevelMatches] = {}
 
-    def search(self, level: int, k: int) -> Matches:
+    def search(self, level: int, k: int) -> LevelMatches:
         """See `Searcher.search`."""
         if (level, k) not in self._known:
             self._known[level, k] = self._searcher.search(level, k)

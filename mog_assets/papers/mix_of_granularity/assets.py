@@ -58,7 +58,7 @@ def _compared(family: RouterFamily, work: Work, name: str, questions: Sequence[Q
             return work.tools.encoder.encode(texts, advance)
 
     retrieval = Retrieval.open(work.tools, work.input, work.settings.question_sets[name].corpora)
-    retrieval = retrieval.again([question.question for question in questions])
+    retrieval = retrieval.with_queries([question.question for question in questions])
     graph, method = family.kind == "mogg-paper", SOFT_LABELS.of(work.settings).method
     return labels.similarities(retrieval, questions, method, graph, encode)
 

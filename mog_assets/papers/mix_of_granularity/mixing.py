@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mog_assets.papers.level_search.searchers import Matches
+from mog_assets.papers.level_search.searchers import LevelMatches
 from mog_assets.resources.arrays import first_of_each, pairs, unpaired
 
 
@@ -27,7 +27,7 @@ class Granularities(Protocol):
     def starts(self, granularity: int) -> np.ndarray:
         """Return first chunk of each corpus, int64 of shape (corpora,)."""
 
-    def spread(self, matches: Matches, granularity: int) -> tuple[np.ndarray, np.ndarray]:
+    def spread(self, matches: LevelMatches, granularity: int) -> tuple[np.ndarray, np.ndarray]:
         """Return pieces in chunks of a granularity: the row of the hit and the piece, int64 each, in order of rows."""
 
     def containing(self, pieces: np.ndarray, granularity: int) -> np.ndarray:
@@ -51,7 +51,7 @@ class RankedChunks:
     chunks: np.ndarray
 
 
-def candidates(matches: Sequence[Matches], made_of: Granularities) -> RankedChunks:
+def candidates(matches: Sequence[LevelMatches], made_of: Granularities) -> RankedChunks:
     """Spread the chunks retrieved at each granularity over the pieces they contain.
 
     Args:
@@ -99,7 +99,7 @@ def ranked(chunks: RankedChunks, weights: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def emit(
     chunks: RankedChunks, order: np.ndarray, scores: np.ndarray, levels: np.ndarray, made_of: Granularities
-) -> tuple[Matches, np.ndarray]:
+) -> tuple[LevelMatches, np.ndarray]:
     """For each candidate the chunk of its question's granularity that contains it; each chunk once.
 
     Args:
@@ -121,4 +121,4 @@ def emit(
         here = np.flatnonzero((level == granularity) & (chunk < 0))
         chunk[here] = made_of.containing(piece[here], int(granularity))
     first = first_of_each(question, chunk)
-    return Matches(question[first], chunk[first], scores[first]), level[first]
+    return LevelMatches(question[first], chunk[first], scores[first]), level[first]

@@ -17,7 +17,7 @@ from mog_assets.config import RetrieverName
 from mog_assets.index.corpora import Corpora
 from mog_assets.papers.level_search.levels import level_passages
 from mog_assets.papers.level_search.search import limited, searcher
-from mog_assets.papers.level_search.searchers import Bm25Searcher, Matches, Remembering, Searcher
+from mog_assets.papers.level_search.searchers import Bm25Searcher, LevelMatches, Remembering, Searcher
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.mixing import (
     Granularities,
@@ -63,7 +63,7 @@ class LevelChunks:
         """See `Granularities`."""
         return self.first(granularity)
 
-    def spread(self, matches: Matches, granularity: int) -> tuple[np.ndarray, np.ndarray]:
+    def spread(self, matches: LevelMatches, granularity: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Granularities`."""
         first, last = self.layout.covered(matches.chunk, granularity)
         return np.repeat(np.arange(len(first)), last - first), ranges(first, last)
@@ -72,7 +72,7 @@ class LevelChunks:
         """See `Granularities`."""
         return self.layout.containing(pieces, granularity)
 
-    def passages(self, matches: Matches, granularities: np.ndarray) -> Passages:
+    def passages(self, matches: LevelMatches, granularities: np.ndarray) -> Passages:
         """Return one span each: see `Chunks`."""
         return level_passages(self.layout, matches, granularities)
 
@@ -80,7 +80,7 @@ class LevelChunks:
 class Chunks(Granularities, Protocol):
     """Chunks that can be converted to passages."""
 
-    def passages(self, matches: Matches, granularities: np.ndarray) -> Passages:
+    def passages(self, matches: LevelMatches, granularities: np.ndarray) -> Passages:
         """Return documents and spans of hits, given the granularity of each."""
 
 

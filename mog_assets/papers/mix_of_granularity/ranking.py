@@ -16,7 +16,7 @@ from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
 from mog_assets.resources.tensors import encode
 from mog_assets.search.candidates import Inputs
-from mog_assets.search.exact import lifted
+from mog_assets.search.exact import boosted
 from mog_assets.search.methods import METHODS
 from mog_assets.search.models import ARRAYS, Opening, facts, stored_arrays
 from mog_assets.search.rankings import Ranking, ranked_by
@@ -40,7 +40,7 @@ class Router:
 
     def scores(self, inputs: Inputs) -> np.ndarray:
         """Score of every candidate, known items first."""
-        return lifted(inputs.candidates, mog.scores(inputs.candidates, self.weights(inputs)))
+        return boosted(inputs.candidates, mog.scores(inputs.candidates, self.weights(inputs)))
 
     def files(self, facts: Mapping[str, Any]) -> dict[str, bytes]:
         """Return what `open_router` reads, by the name of the file; `facts` are its `facts`."""

@@ -21,7 +21,7 @@ from mog_assets.search.methods import unlimited, unplaced
 # Means that differ by rounding only are equal, so that ties do not depend on the order of additions.
 _DECIMALS = 9
 _BLOCK = 250
-# A real and a generated board; `made` is the generated one.
+# A real and a generated board; `generated` is what the columns call `made_`.
 _PAIR = (*Board._fields, *(f"made_{name}" for name in Board._fields), "measure")
 COLUMNS = (
     *_PAIR,

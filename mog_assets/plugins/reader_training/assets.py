@@ -227,7 +227,7 @@ def _sample(one: _Set, seed: int) -> list[int]:
 def _contexts(work: Work, one: _Set, rows: Sequence[int]) -> list[tuple[Context, Context]]:
     """For some questions of a set: the passages that are found, and passages that lack the answer."""
     corpora = one.retrieval.corpora
-    retrieval = one.retrieval.again([one.questions[row].question for row in rows])
+    retrieval = one.retrieval.with_queries([one.questions[row].question for row in rows])
     ranked = retrieval.passages(parse(FOUND_BY, work.settings), budget=Budget.of(work.settings.budget))
     lacking = [lesson.misleading if (lesson := one.lessons[row]) else [] for row in rows]
     texts = corpora.texts({*ranked.document.tolist(), *(document for misled in lacking for document, _ in misled)})

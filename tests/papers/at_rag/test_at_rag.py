@@ -3,7 +3,7 @@
 import pytest
 from readers import CHOICE, OPTIONS, PASSAGES, UNSUPPORTED, USELESS, YES_NO, Library, Scripted, means
 
-from mog_assets.answer.roles import AnswerRequest, Passage
+from mog_assets.answer.roles import AnswerRequest, RetrievedPassage
 from mog_assets.papers.at_rag.answerer import adaptive, at_rag
 from mog_assets.papers.at_rag.roles import (
     CLASSIFY,
@@ -142,7 +142,7 @@ def test_support_and_usefulness_have_verdicts_of_both_kinds(extractive):
     yes_no = AnswerRequest("q", "Does insulin lower blood glucose?", YES_NO, "yesno")
     assert extractive.play(GRADE_SUPPORT, yes_no, PASSAGES, "A").value == "supported"
     assert (
-        extractive.play(GRADE_SUPPORT, yes_no, [Passage("c", "d", "", "Quartz scratches steel.")], "A").value
+        extractive.play(GRADE_SUPPORT, yes_no, [RetrievedPassage("c", "d", "", "Quartz scratches steel.")], "A").value
         == "unsupported"
     )
     assert extractive.play(GRADE_USEFULNESS, yes_no, "A").value == "useful"

@@ -12,7 +12,7 @@ from readers import CHOICE, Scripted
 from mog_assets import cli, config
 from mog_assets.answer import assets
 from mog_assets.answer.prompted import Prompted
-from mog_assets.answer.roles import AnswerRequest, Passage
+from mog_assets.answer.roles import AnswerRequest, RetrievedPassage
 from mog_assets.answer.rows import AnswerRow, read_answers
 from mog_assets.build.tools import Tools
 from mog_assets.evaluate.answers import answer_board, mark, score_answers
@@ -24,9 +24,9 @@ from mog_assets.resources.llm import OpenAIModel
 
 QUESTION = AnswerRequest("q", "What lowers blood glucose?")
 PASSAGES = [
-    Passage("med", "d1", "Bones", "Bones hold calcium."),
-    Passage("med", "d2", "Hormones", "Insulin lowers blood glucose."),
-    Passage("med", "d3", "Organs", "The pancreas makes insulin."),
+    RetrievedPassage("med", "d1", "Bones", "Bones hold calcium."),
+    RetrievedPassage("med", "d2", "Hormones", "Insulin lowers blood glucose."),
+    RetrievedPassage("med", "d3", "Organs", "The pancreas makes insulin."),
 ]
 CLAIMS = {"Insulin, which is made of cheese.": ["Insulin lowers it.", "Insulin is made of cheese."]}
 

@@ -7,7 +7,7 @@ import pytest
 from readers import CHOICE, PASSAGES, Library, Scripted, means
 
 from mog_assets.answer.extractive import bm25_scores
-from mog_assets.answer.roles import AnswerRequest, Passage
+from mog_assets.answer.roles import AnswerRequest, RetrievedPassage
 from mog_assets.papers.briefcontext.answerer import briefcontext
 from mog_assets.papers.briefcontext.preflight import by_bm25, by_vectors, overlap
 from mog_assets.papers.briefcontext.preflight_quality import Confusion, preflight_cases, preflight_quality
@@ -17,7 +17,7 @@ from mog_assets.resources.errors import MogError
 
 
 def sixteen():
-    return [Passage("med", f"d{i}", f"title {i}", f"text number {i}.") for i in range(16)]
+    return [RetrievedPassage("med", f"d{i}", f"title {i}", f"text number {i}.") for i in range(16)]
 
 
 def reversed_ranking(query, passages):
@@ -123,7 +123,7 @@ def test_second_ranking_is_of_the_same_passages_and_ties_keep_their_order():
 
 def test_extraction_keeps_relevant_sentences_in_order_or_says_that_there_are_none(extractive):
     asked = AnswerRequest("q", "Which hormone lowers blood glucose?")
-    quartz = Passage("c", "d", "", "Quartz scratches steel.")
+    quartz = RetrievedPassage("c", "d", "", "Quartz scratches steel.")
     kept = extractive.play(EXTRACT, asked, [PASSAGES[0], quartz, PASSAGES[1]]).value
     assert kept.startswith("Insulin lowers blood glucose.")
     assert kept.index("Insulin") < kept.index("Glucagon raises blood glucose.")

@@ -8,13 +8,13 @@ from scipy import sparse
 from mog_assets.index.term_counts import TermCounts
 from mog_assets.papers.level_search.bm25 import Bm25Index, statistics
 from mog_assets.papers.level_search.fusion import reciprocal_rank_fusion
-from mog_assets.papers.level_search.searchers import Bm25Searcher, Matches, keep_best
+from mog_assets.papers.level_search.searchers import Bm25Searcher, LevelMatches, keep_best
 
 
 def test_best_per_corpus_keeps_the_order():
     # Chunks below 10 are of the first corpus, the others of the second.
     question, chunk = np.array([0, 0, 0, 0, 0, 1]), np.array([15, 6, 17, 18, 9, 19])
-    best = Matches(question, chunk, np.array([5.0, 4, 3, 2, 1, 1])).best_per_corpus(2, np.array([0, 10]))
+    best = LevelMatches(question, chunk, np.array([5.0, 4, 3, 2, 1, 1])).best_per_corpus(2, np.array([0, 10]))
     assert list(zip(best.question, best.chunk, best.score, strict=True)) == [
         (0, 15, 5),
         (0, 6, 4),
@@ -23,7 +23,7 @@ def test_best_per_corpus_keeps_the_order():
         (1, 19, 1),
     ]
     none = np.zeros(0, np.int64)
-    assert len(Matches(none, none, np.zeros(0)).best_per_corpus(2, np.array([0, 10])).chunk) == 0
+    assert len(LevelMatches(none, none, np.zeros(0)).best_per_corpus(2, np.array([0, 10])).chunk) == 0
 
 
 @st.composite

@@ -604,10 +604,10 @@ def test_a_document_must_be_found_by_every_retriever_at_some_level(indexed):
     # As far as can be from all that the document says.
     vectors[1] = -corpora.vectors.rows(np.arange(first, last)).astype(np.float32).mean(axis=0)
     vectors[2] = vectors[0]
-    found = leads_back(retrieval.again(asked, vectors), positions)
+    found = leads_back(retrieval.with_queries(asked, vectors), positions)
     assert found["bm25"].tolist() == [True, True, False, False]
     assert found["dense"].tolist()[:3] == [True, False, True]
-    empty = leads_back(retrieval.again([], np.zeros((0, 384), np.float32)), np.zeros(0, np.int64))
+    empty = leads_back(retrieval.with_queries([], np.zeros((0, 384), np.float32)), np.zeros(0, np.int64))
     assert [len(column) for column in empty.values()] == [0, 0]
 
 

@@ -12,7 +12,7 @@ from mog_assets.answer.answerers import WAYS, Means, cot, one_step
 from mog_assets.answer.extractive import Extractive, bm25_scores
 from mog_assets.answer.prompted import Prompted, prompts_fingerprint
 from mog_assets.answer.replies import Unparsable
-from mog_assets.answer.roles import AnswerRequest, Passage
+from mog_assets.answer.roles import AnswerRequest, RetrievedPassage
 from mog_assets.questions.sets import Question
 from mog_assets.resources.encoder_settings import EMBEDDED
 from mog_assets.resources.errors import MogError
@@ -186,7 +186,7 @@ def test_option_closest_to_the_question_is_chosen_without_passages(extractive):
 )
 def test_yes_no_follows_the_words_closest_to_the_question(extractive, question, text, word):
     asked = AnswerRequest("q", question, YES_NO, "yesno")
-    assert asked.spelled(extractive.answer(asked, [Passage("c", "d", "", text)]).value) == word
+    assert asked.spelled(extractive.answer(asked, [RetrievedPassage("c", "d", "", text)]).value) == word
 
 
 def test_open_question_is_answered_with_the_best_sentence(extractive):
@@ -218,7 +218,7 @@ def test_every_method_answers_without_a_model_and_the_same_way_twice(embedded):
 def test_words_read_and_written_are_counted():
     usage = (
         Extractive(by_words, "words")
-        .answer(AnswerRequest("q", "one two three?"), [Passage("c", "d", "t", "Four five.")])
+        .answer(AnswerRequest("q", "one two three?"), [RetrievedPassage("c", "d", "t", "Four five.")])
         .usage
     )
     assert (usage.calls, usage.tokens_in, usage.tokens_out) == (1, 5, 2)
@@ -232,5 +232,5 @@ def test_long_passages_cost_no_more_encoding_than_short_ones():
         return by_words(texts)
 
     text = " ".join(f"Sentence number {i} speaks of nothing." for i in range(500)) + " Insulin lowers blood glucose."
-    assert Extractive(encode, "words").answer(CHOICE, [Passage("c", "d", "", text)]).value == "A"
+    assert Extractive(encode, "words").answer(CHOICE, [RetrievedPassage("c", "d", "", text)]).value == "A"
     assert max(encoded) <= 24

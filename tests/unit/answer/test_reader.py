@@ -16,7 +16,7 @@ from mog_assets.answer.reader import calibration, network
 from mog_assets.answer.reader.model import SHIPPED, TrainedReader, encoded, shipped, source
 from mog_assets.answer.reader.spans import LONGEST, ReaderSpan, pointed
 from mog_assets.answer.reader.windows import QUESTION, TITLE, WINDOW, ReaderTokenizer, Window, parts, room, sentences
-from mog_assets.answer.roles import Passage
+from mog_assets.answer.roles import RetrievedPassage
 from mog_assets.resources import tensors
 from mog_assets.resources.errors import MogError
 
@@ -178,7 +178,7 @@ def test_an_answer_does_not_depend_on_what_was_read_before(neural):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_any_text_can_be_read(neural, text):
-    passages = [Passage("c", "d", text[:100], text), QUOTED[0]]
+    passages = [RetrievedPassage("c", "d", text[:100], text), QUOTED[0]]
     assert "2004" in neural.answer(REINTRODUCED, passages).value
     found = neural.answer(replace(REINTRODUCED, question=text), passages)
     assert found.declined if found.value is None else found.value in text[:100] + text + QUOTED[0].text

@@ -95,13 +95,15 @@ def test_what_the_encoder_knows_is_decided_by_the_language_of_each_question(proj
         "Quels poissons le héron attend-il dans cette rivière ?",
     ]
     tools = Tools(project.settings)
-    retrieval = Retrieval.open(tools, tools.store.read, ["notes"]).again(questions)
+    retrieval = Retrieval.open(tools, tools.store.read, ["notes"]).with_queries(questions)
     english, german, chinese, french = retrieval.read.candidates.vocabulary.tolist()
     assert english > 0.55 and german < 0.4 and chinese < 0.05 and french < 0.4
     # As if no other language were beside it.
     assert (
         english
-        == Retrieval.open(tools, tools.store.read, ["notes"]).again(questions[:1]).read.candidates.vocabulary.item()
+        == Retrieval.open(tools, tools.store.read, ["notes"])
+        .with_queries(questions[:1])
+        .read.candidates.vocabulary.item()
     )
 
 

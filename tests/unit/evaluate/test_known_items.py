@@ -48,7 +48,7 @@ def test_an_item_is_first_or_near_as_the_ranking_has_it(opened):
     table = standing(opened, items, ["fused"])
     assert len(table) == len(items) * len(FORMS) * 2 and (table["near"] | ~table["first"]).all()
     for form, template in FORMS.items():
-        again = opened.again([template.format(item.text) for item in items])
+        again = opened.with_queries([template.format(item.text) for item in items])
         question, piece, _ = again.by_score(parse("fused", opened.index.settings))
         best = piece[np.searchsorted(question, np.arange(len(items)))]
         own = table[(table["form"] == form) & (table["ranking"] == "fused")]

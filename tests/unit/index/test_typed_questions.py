@@ -74,16 +74,16 @@ def test_a_word_that_a_document_of_another_language_has_is_not_misspelt(vocabula
 
 def test_a_question_that_is_one_option_is_searched_for_as_it_stands(vocabulary):
     known = vocabulary(ENGLISH)
-    assert analysed(" --rebase-merges ", "en", known) == Analysed(["--rebase-merges"], whole=True)
-    assert analysed("std::vector", "en", vocabulary("std::vector, a vector")).whole
-    assert analysed("read_rows()", "en", vocabulary("read_rows")) == Analysed(["read_row"], whole=True)
+    assert analysed(" --rebase-merges ", "en", known) == Analysed(["--rebase-merges"], is_literal=True)
+    assert analysed("std::vector", "en", vocabulary("std::vector, a vector")).is_literal
+    assert analysed("read_rows()", "en", vocabulary("read_rows")) == Analysed(["read_row"], is_literal=True)
     # No document has this one: its words may lead to it.
     assert analysed("--rebase-merge", "en", known).terms == ["--rebase-merge", "rebas", "merg"]
-    assert not analysed("what does --rebase-merges do", "en", known).whole
+    assert not analysed("what does --rebase-merges do", "en", known).is_literal
 
 
 def test_a_sentence_without_blanks_is_no_name_whatever_numbers_are_in_it(vocabulary):
     japanese = vocabulary("予算は1987年で", "ja")
     analysis = analysed("予算は1987年で", "ja", japanese)
-    assert not analysis.whole and {"予算", "1987"} <= set(analysis.terms)
-    assert analysed("sqlite3_open", "ja", vocabulary("sqlite3_open")).whole
+    assert not analysis.is_literal and {"予算", "1987"} <= set(analysis.terms)
+    assert analysed("sqlite3_open", "ja", vocabulary("sqlite3_open")).is_literal

@@ -8,7 +8,7 @@ from mog_assets.index.term_counts import TermCounts
 from mog_assets.index.term_tables import TermTable, write_table
 from mog_assets.search.candidates import Candidates, ordered
 from mog_assets.search.definitions import HEADED
-from mog_assets.search.exact import FEW, MOST, OTHER, SOLE, WHOLE, find_typed, latest, lifted, rare_words
+from mog_assets.search.exact import FEW, LITERAL, MOST, OTHER, SOLE, boosted, find_typed, latest, rare_words
 from mog_assets.search.index import Query
 
 MANY = 30
@@ -33,7 +33,7 @@ def asked(words, rare, documents=None, title=0):
 
 
 def by_score(found, scores):
-    return ordered(found, lifted(found, np.asarray(scores, float))).tolist()
+    return ordered(found, boosted(found, np.asarray(scores, float))).tolist()
 
 
 def test_pieces_with_a_word_that_only_one_document_has_come_first():
@@ -69,9 +69,9 @@ def test_where_few_pieces_have_any_word_of_the_question_these_come_first_as_bm25
 
 def test_a_ranking_without_known_items_keeps_its_scores_and_one_with_them_gives_them_to_others():
     found, scores = asked(np.ones(MANY), np.zeros(MANY)), np.random.default_rng(0).random(MANY)
-    np.testing.assert_array_equal(lifted(found, scores), scores)
+    np.testing.assert_array_equal(boosted(found, scores), scores)
     moved = asked(np.ones(MANY), SOLE * np.eye(MANY, dtype=int)[7])
-    np.testing.assert_allclose(np.sort(lifted(moved, scores)), np.sort(scores), atol=1e-9)
+    np.testing.assert_allclose(np.sort(boosted(moved, scores)), np.sort(scores), atol=1e-9)
 
 
 def test_equal_scores_do_not_undo_a_place():
@@ -81,7 +81,7 @@ def test_equal_scores_do_not_undo_a_place():
 
 def test_pieces_that_have_the_whole_question_come_first_and_no_other_piece_between_them():
     rare = np.zeros(MANY, int)
-    rare[[7, 9, 25]], rare[3] = WHOLE, SOLE
+    rare[[7, 9, 25]], rare[3] = LITERAL, SOLE
     best = -np.arange(MANY)
     words = np.ones(MANY)
     words[25] = 2
@@ -92,7 +92,7 @@ def test_pieces_that_have_the_whole_question_come_first_and_no_other_piece_betwe
 
 def test_of_pieces_that_have_the_whole_question_those_that_define_it_come_first():
     rare, words = np.zeros(MANY, int), np.ones(MANY)
-    rare[[7, 9, 25, 28]] = [WHOLE, WHOLE - 1, HEADED, HEADED]
+    rare[[7, 9, 25, 28]] = [LITERAL, LITERAL - 1, HEADED, HEADED]
     words[[7, 28]] = 9, 5
     assert by_score(asked(words, rare), -np.arange(MANY))[:5] == [28, 25, 9, 7, 0]
 
@@ -153,7 +153,7 @@ def test_rare_words_are_those_of_few_pieces_and_no_n_grams(tmp_path):
     assert typed.pieces.tolist() == [1, 4] and typed.values.tolist() == [OTHER, SOLE]
     assert typed.values_of(np.arange(6)).tolist() == [0, OTHER, 0, 0, SOLE, 0]
     allowed = np.arange(9) > 2
-    assert typed.among(allowed).tolist() == [4] and typed.among(None).tolist() == [1, 4]
+    assert typed.restricted_to(allowed).tolist() == [4] and typed.restricted_to(None).tolist() == [1, 4]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from mog_assets.search.features import Components, _ranks, names, of_candidates,
 from mog_assets.search.methods import needs, parse
 from mog_assets.search.passages import Passages, fitting, joined
 from mog_assets.search.relevance import Relevance, fixed_order
-from mog_assets.search.training import drawn
+from mog_assets.search.training import sample_questions
 from mog_assets.text.chunks import Layout
 
 
@@ -222,10 +222,10 @@ def recalls(**means):
 
 def test_questions_that_are_drawn_are_held_out_as_often_as_others():
     questions = [Question(f"q{i}", "?", "open", "train", evidence=(Evidence("c", f"d{i}", 0, 1),)) for i in range(8000)]
-    kept = drawn(questions, 1000)
+    kept = sample_questions(questions, 1000)
     assert len(kept) == 1000
     # Another question moves hardly any.
-    assert len({q.id for q in kept} & {q.id for q in drawn(questions[1:], 1000)}) >= 999
+    assert len({q.id for q in kept} & {q.id for q in sample_questions(questions[1:], 1000)}) >= 999
 
 
 def test_a_trained_ranking_is_used_where_it_is_significantly_better():

@@ -127,7 +127,7 @@ def test_the_best_pieces_of_a_named_document_become_candidates(sample_project, m
     assert layout.document_of[added].tolist() == [far, far] and np.isin(alone.piece, found.piece).all()
     # Where only some documents may be found, a name does not lead to others.
     others = np.arange(len(layout.documents)) != far
-    kept = search.search(retrieval.index, *retrieval.among(others).searched)
+    kept = search.search(retrieval.index, *retrieval.restricted_to(others).searched)
     assert far not in layout.document_of[kept.piece]
 
 

@@ -156,9 +156,9 @@ def test_a_filter_goes_into_the_searches_and_loses_nothing(opened, neighbours_ar
     far = np.setdiff1d(np.arange(len(layout.documents)), layout.document_of[candidates(retrieval).piece])[:3]
     allowed = np.isin(np.arange(len(layout.documents)), far)
     monkeypatch.setattr(search, "NEAREST", int(allowed[layout.document_of].sum()))
-    some = candidates(retrieval.among(allowed))
+    some = candidates(retrieval.restricted_to(allowed))
     assert set(layout.document_of[some.piece].tolist()) == set(far.tolist())
-    for query in retrieval.among(allowed).searched:
+    for query in retrieval.restricted_to(allowed).searched:
         words, titles = (part.matches(query.terms) for part in (retrieval.corpora.words, retrieval.corpora.titles))
         for pieces in search.nearest(Scoring(retrieval.index, query, words, titles)):
             assert allowed[layout.document_of[pieces]].all()
@@ -180,8 +180,8 @@ def test_no_chunk_is_of_two_sections(opened, levels, monkeypatch):
 @EITHER
 def test_no_question_and_a_question_of_unknown_words_are_answered(opened, neighbours_are):
     retrieval = opened(neighbours_are)
-    assert candidates(retrieval.again([])).scores.shape == (0, candidates(retrieval).scores.shape[1])
-    alone = retrieval.again(["zzqx"])
+    assert candidates(retrieval.with_queries([])).scores.shape == (0, candidates(retrieval).scores.shape[1])
+    alone = retrieval.with_queries(["zzqx"])
     assert len(candidates(alone).piece) and not candidates(alone).scores[:, 0].any()
 
 
@@ -191,7 +191,7 @@ def test_a_question_asked_alone_has_the_candidates_that_it_has_among_others(open
     retrieval = opened(neighbours_are)
     together = candidates(retrieval)
     for number, question in enumerate(QUESTIONS):
-        alone = candidates(retrieval.again([question]))
+        alone = candidates(retrieval.with_queries([question]))
         assert alone.piece.tolist() == together.piece[together.question == number].tolist()
 
 
@@ -204,7 +204,7 @@ def test_words_are_searched_without_a_vector(opened):
     retrieval.index.__dict__["encode"] = unused
     ranked = retrieval.rank(parse("fixed-2", retrieval.corpora.settings), 10)
     assert len(np.unique(ranked.question)) == 3
-    assert not len(retrieval.again([]).rank(parse("fixed-2", retrieval.corpora.settings), 10).question)
+    assert not len(retrieval.with_queries([]).rank(parse("fixed-2", retrieval.corpora.settings), 10).question)
 
 
 def test_of_a_quote_in_many_pieces_the_best_by_words_are_candidates(opened, monkeypatch):
@@ -213,7 +213,7 @@ def test_of_a_quote_in_many_pieces_the_best_by_words_are_candidates(opened, monk
     every = np.arange(retrieval.corpora.layout.count(1))
     query = replace(next(retrieval.searched), quoted=every)
     found = search.search(retrieval.index, query)
-    assert np.count_nonzero(found.rare == exact.WHOLE) == 5
+    assert np.count_nonzero(found.rare == exact.LITERAL) == 5
     allowed = every % 7 == 0
     restricted = search.search(retrieval.index, replace(query, allowed=allowed))
     assert allowed[restricted.piece].all()

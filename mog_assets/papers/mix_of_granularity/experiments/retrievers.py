@@ -27,7 +27,7 @@ from mog_assets.papers.experiments.lab import (
 )
 from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS, RetrieverEncoderSettings
 from mog_assets.papers.level_search.search import searcher
-from mog_assets.papers.level_search.searchers import DenseSearcher, HybridSearcher, Matches, Remembering, Searcher
+from mog_assets.papers.level_search.searchers import DenseSearcher, HybridSearcher, LevelMatches, Remembering, Searcher
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks, Ranker, router_weights
 from mog_assets.resources.arrays import places
 from mog_assets.search.methods import Method, needs, parse
@@ -207,7 +207,7 @@ class _Late:
     queries: Sequence[str]
     vectors: OtherVectors
 
-    def search(self, level: int, k: int) -> Matches:
+    def search(self, level: int, k: int) -> LevelMatches:
         """See `Searcher.search`."""
         vectors_of = self.encode(self.queries)
         return DenseSearcher(vectors_of, self.vectors.nearest, self.vectors.corpora.starts).search(level, k)

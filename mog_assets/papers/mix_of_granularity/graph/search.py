@@ -21,7 +21,7 @@ from mog_assets.index.term_counts import TermCounts
 from mog_assets.index.vectors import VectorTable
 from mog_assets.papers.level_search.bm25 import Bm25Index, Statistics
 from mog_assets.papers.level_search.search import weighted as weighted_counts
-from mog_assets.papers.level_search.searchers import Matches
+from mog_assets.papers.level_search.searchers import LevelMatches
 from mog_assets.papers.mix_of_granularity.graph.index_on_disk import IndexOnDisk, load_terms
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around, load_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.packed import load_matrix
@@ -100,7 +100,7 @@ class Neighbourhoods:
         """See `Granularities`."""
         return self._starts
 
-    def spread(self, matches: Matches, granularity: int) -> tuple[np.ndarray, np.ndarray]:
+    def spread(self, matches: LevelMatches, granularity: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Granularities`."""
         indptr, indices = self.members(granularity)
         first, last = indptr[matches.chunk], indptr[matches.chunk + 1]
@@ -114,7 +114,7 @@ class Neighbourhoods:
     def _lengths(self) -> np.ndarray:
         return np.diff(self.nodes.spans, axis=1).ravel()
 
-    def passages(self, matches: Matches, granularities: np.ndarray) -> Passages:
+    def passages(self, matches: LevelMatches, granularities: np.ndarray) -> Passages:
         """Return the spans of every neighbourhood that a measure may use; adjacent nodes are merged."""
         characters = np.zeros(len(matches.chunk), np.int64)
         for granularity in np.unique(granularities):
