@@ -19,8 +19,9 @@ from mog_assets.resources.engine import call
 from mog_assets.resources.errors import MogError
 
 _DISTRIBUTION = "mog-assets"
-# What content depends on: packages that are named without an extra, and those of the extras that build.
-_BUILDING = ("", "build", "local", "topics")
+# What content depends on: packages that are named without an extra, and those of the extras that build. That `build`
+# has `mix` and `openai` does not name their packages.
+_BUILDING = ("", "build", "local", "mix", "openai", "topics")
 _PACKAGE = "mog_assets"
 
 

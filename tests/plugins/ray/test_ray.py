@@ -144,7 +144,7 @@ def test_what_a_killed_node_was_doing_is_done_by_another(tmp_path, left, kept):
 
         threading.Thread(target=kill, daemon=True).start()
         work = jobs(tmp_path, 6, marks=str(marks))
-        with engine_of.kept(6) if kept else nullcontext(engine_of.map) as call:
+        with engine_of.open_pool(6) if kept else nullcontext(engine_of.map) as call:
             found = list(call("test_ray:work_until_told", work))
     assert sorted(found) == list(range(6))
     assert [(tmp_path / f"{n}.txt").read_text() for n in range(6)] == [str(n) for n in range(6)]
@@ -199,7 +199,7 @@ def test_processes_that_stay_are_replaced_when_they_die(two_nodes, tmp_path):
     marks = tmp_path / "marks"
     marks.mkdir()
     work = jobs(tmp_path, 3, marks=str(marks))
-    with engine(two_nodes, tmp_path / "home", encoders=1).kept(3) as kept:
+    with engine(two_nodes, tmp_path / "home", encoders=1).open_pool(3) as kept:
         assert sorted(kept("test_ray:die_once", work)) == [0, 1, 2]
         with pytest.raises(LookupError, match="gone"):
             list(kept("test_ray:fail", [{"message": "gone", "out": str(tmp_path / "f")}]))
@@ -209,9 +209,13 @@ def test_processes_that_stay_are_replaced_when_they_die(two_nodes, tmp_path):
 def test_more_gpus_than_there_are_is_an_error(two_nodes, tmp_path):
     with (
         pytest.raises(MogError, match=r"engine.gpus: expected at most 0, which the cluster has, got 1"),
-        engine(two_nodes, tmp_path / "home", gpus=1).kept(1),
+        engine(two_nodes, tmp_path / "home", gpus=1).open_pool(1),
     ):
         pass
+
+
+def test_nodes_must_have_the_packages_of_all_extras_that_build():
+    assert {"numpy", "lightgbm", "openai", "scipy", "torch"} <= dict(connections.versions()).keys()
 
 
 @pytest.mark.full
