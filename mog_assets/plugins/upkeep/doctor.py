@@ -44,7 +44,7 @@ def examine(path: str | None = None) -> Iterator[Finding]:
             yield from run_check(item, check, settings)
     yield from run_check("home", home, settings, config.file(path).parent)
     for name, store in registry.VECTOR_STORES.items():
-        if settings is None or store.used(settings):
+        if all(map(_is_installed, store.packages)) if settings is None else store.used(settings):
             yield from run_check(name, store.findings)
     yield from run_check("model", model, settings)
     yield from run_check("dagster", dagster, settings)
@@ -74,6 +74,15 @@ def packages() -> Iterator[Finding]:
     if not wrong:
         message = f"mog-assets {metadata.version(extras.DISTRIBUTION)} and {checked} packages that it names"
         yield Finding("packages", OK, f"{message}, Python {sys.version.split()[0]} ({sys.executable})")
+
+
+def _is_installed(package: str) -> bool:
+    """Return whether a package is there, in any version."""
+    try:
+        metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def _plain(requirement: Any) -> str:

@@ -5,6 +5,7 @@ import os
 import resource
 import subprocess
 import sys
+from importlib import metadata
 
 import fsspec
 import pytest
@@ -56,6 +57,20 @@ def test_a_sound_installation_without_a_configuration_has_no_problem(tmp_path, m
     assert list(found) == ["packages", "torch", "encoder", "home", *VECTOR_STORES, "model", "dagster", "open files"]
     assert {row["state"] for row in found.values()} == {"ok"}
     assert os.listdir(tmp_path) == []
+
+
+def test_a_vector_store_that_is_not_installed_is_no_problem_where_nothing_uses_it(tmp_path, monkeypatch):
+    def version(package):
+        if package == "qdrant-edge-py":
+            raise metadata.PackageNotFoundError(package)
+        return "1"
+
+    monkeypatch.chdir(tmp_path)
+    for check in ("packages", "torch_build", "encoder", "model", "dagster", "open_files"):
+        monkeypatch.setattr(doctor, check, lambda *settings: ())
+    assert "qdrant" in states(doctor.examine())
+    monkeypatch.setattr(doctor.metadata, "version", version)
+    assert list(states(doctor.examine())) == ["configuration", "home"]
 
 
 def test_a_problem_is_a_line_with_a_remedy_and_exit_code_one(project):
