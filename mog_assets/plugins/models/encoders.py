@@ -6,6 +6,7 @@ from typing import Any
 
 from mog_assets import registry
 from mog_assets.plugins.models.served_settings import EmbeddingsSettings
+from mog_assets.resources import extras
 from mog_assets.resources.encoder import EncoderModel
 from mog_assets.resources.encoder_settings import EncoderKey, EncoderSettings, NamedEncoder
 
@@ -30,7 +31,8 @@ registry.ENCODERS.register(
 
 def _served(settings: Any) -> EncoderModel:
     # Here, because it imports an HTTP client.
-    from mog_assets.plugins.models.embeddings import EmbeddingEndpoint
+    with extras.needed("encoder.endpoint"):
+        from mog_assets.plugins.models.embeddings import EmbeddingEndpoint
 
     return EmbeddingEndpoint(settings, settings.endpoint)
 

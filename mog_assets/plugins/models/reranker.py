@@ -16,7 +16,7 @@ import numpy as np
 
 from mog_assets.plugins.models.local_rerankers import CrossEncoder
 from mog_assets.plugins.models.reranker_settings import RerankerSettings, RerankModel, RerankRequest
-from mog_assets.resources import tracing
+from mog_assets.resources import extras, tracing
 from mog_assets.resources.vector_cache import VectorCache, add, lookup, text_hash
 
 # What the time of a question is measured on.
@@ -52,7 +52,8 @@ class Reranker:
         if endpoint is None:
             return CrossEncoder(self.settings)
         # Here, because it imports an HTTP client.
-        from mog_assets.plugins.models.served_rerankers import RerankEndpoint
+        with extras.needed("reranker.endpoint"):
+            from mog_assets.plugins.models.served_rerankers import RerankEndpoint
 
         return RerankEndpoint(self.settings, endpoint)
 

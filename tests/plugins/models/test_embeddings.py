@@ -12,6 +12,8 @@ import pytest
 from embedding_server import SIZE, EmbeddingServer, vector
 
 from mog_assets.config import load
+from mog_assets.plugins.models.reranker import Reranker
+from mog_assets.plugins.models.reranker_settings import RerankEndpointSettings, RerankerSettings
 from mog_assets.plugins.models.served import retry_after
 from mog_assets.plugins.models.served_settings import EmbeddingsSettings
 from mog_assets.resources.chat import SpendCapReached
@@ -73,6 +75,17 @@ def test_questions_are_told_from_passages_where_the_provider_tells_them_apart(fo
             }[form]
         )
         assert (served.questions.fingerprint == served.fingerprint) == (form == "openai")
+
+
+def test_what_asks_an_endpoint_names_the_package_that_it_lacks_and_its_extra(monkeypatch):
+    for module in ("served", "embeddings", "served_rerankers"):
+        monkeypatch.delitem(sys.modules, f"mog_assets.plugins.models.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    remedy = r"endpoint needs the package httpx2: pip install 'mog-assets\[openai\]'"
+    with pytest.raises(MogError, match=f"encoder.{remedy}"):
+        Encoder(with_keys(EncoderSettings)(model="m", endpoint=EmbeddingsSettings(url="http://localhost:1"))).model  # noqa: B018
+    with pytest.raises(MogError, match=f"reranker.{remedy}"):
+        Reranker(RerankerSettings(model="m", endpoint=RerankEndpointSettings(url="http://localhost:1"))).model  # noqa: B018
 
 
 def test_prompts_are_put_before_texts_and_vectors_of_other_prompts_are_others(tmp_path):
