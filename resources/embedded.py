@@ -90,8 +90,9 @@ class WordPieces:
         if max_length != self._max_length:
             # To set it waits for, or fails because of, what another thread cuts.
             with self._lock:
-                self._tokenizer.enable_truncation(max_length)
-                self._max_length = max_length
+                if max_length != self._max_length:
+                    self._tokenizer.enable_truncation(max_length)
+                    self._max_length = max_length
         # A batch is divided among threads, which takes longer than a few texts.
         few = len(texts) < _SERIAL
         encoded = map(self._tokenizer.encode, texts) if few else self._tokenizer.encode_batch(list(texts))

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -105,6 +106,25 @@ assert np.abs(few - encoder.encode(texts[:2]).astype(np.float32)).max() < 1e-4
 def test_few_texts_are_encoded_without_torch_where_their_vectors_stay_the_same(dtype, imported):
     done = subprocess.run([sys.executable, "-c", ALONE, dtype], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(imported)
+
+
+def test_the_length_of_texts_is_set_once_whatever_threads_come_first(folder):
+    pieces, times = WordPieces(folder), []
+    inner = pieces._tokenizer
+
+    class Slow:
+        def enable_truncation(self, length):
+            times.append(length)
+            time.sleep(0.2)
+            inner.enable_truncation(length)
+
+        def encode(self, text):
+            return inner.encode(text)
+
+    pieces._tokenizer = Slow()
+    with ThreadPoolExecutor(4) as pool:
+        cut = list(pool.map(lambda text: pieces([text], max_length=8)["input_ids"], ["word " * 20] * 4))
+    assert times == [8] and {len(row) for rows in cut for row in rows} == {8}
 
 
 def test_words_are_told_from_pieces_however_many_are_remembered(monkeypatch):
