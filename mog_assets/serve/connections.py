@@ -154,4 +154,4 @@ def _cancel(timer: asyncio.TimerHandle | None) -> None:
 
 def protocol(connections: Connections) -> type[Connection]:
     """Return the protocol of these connections, for uvicorn, which makes one object of it a connection."""
-    return type("Connection", (Connection,), {"among": connections})
+    return type("Connection", (Connection,), {"owner": connections})
