@@ -161,7 +161,7 @@ def cot(questions: Sequence[AnswerRequest], means: Means) -> list[AnswerRow]:
 
 
 def one_step(questions: Sequence[AnswerRequest], means: Means, k: int = ONE_STEP_K, limit: str = "") -> list[AnswerRow]:
-    """Return one-Step RAG: k passages, one answer (AT-RAG, section 3.1.1)."""
+    """Answer by One-Step RAG: k passages, one answer (AT-RAG, section 3.1.1)."""
     active = start(questions)
     search(active, means, k, limit)
     means.each(lambda p: p.take_answer("answer", means.roles.answer(p.request, p.results.passages)), active)

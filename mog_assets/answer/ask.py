@@ -48,7 +48,7 @@ def reader_name(tools: Tools) -> str:
 
 
 def side_by_side(tools: Tools) -> Each:
-    """Return runs the calls of a round, as many at once as the endpoint's concurrency limit allows."""
+    """Return what runs the calls of a round, as many at once as the endpoint's concurrency limit allows."""
     if tools.settings.answering.reader != "openai":
         return serial
 
