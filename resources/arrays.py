@@ -9,7 +9,7 @@ _SAMPLE = 1024
 
 
 def places(groups: np.ndarray) -> np.ndarray:
-    """Position of each row in its group, from 0; `groups` is sorted."""
+    """Return position of each row in its group, from 0; `groups` is sorted."""
     if not len(groups) or groups[0] == groups[-1]:
         return np.arange(len(groups))
     starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
@@ -17,7 +17,7 @@ def places(groups: np.ndarray) -> np.ndarray:
 
 
 def running(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Sum of the values before each row in its group; `groups` is sorted."""
+    """Return sum of the values before each row in its group; `groups` is sorted."""
     before = np.cumsum(values) - values
     return before - before[np.arange(len(groups)) - places(groups)]
 
@@ -45,7 +45,7 @@ def greatest(scores: np.ndarray, k: int) -> np.ndarray:
 
 
 def greatest_of(row: np.ndarray, k: int) -> np.ndarray:
-    """As `greatest` of one row: ascending positions, int64, found in fewer passes over the numbers."""
+    """Do as `greatest` of one row: ascending positions, int64, found in fewer passes over the numbers."""
     k = min(k, len(row))
     if not k:
         return np.zeros(0, np.int64)
@@ -95,7 +95,7 @@ def unpaired(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def first_of_each(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Ascending positions of the first occurrence of each pair of numbers."""
+    """Return ascending positions of the first occurrence of each pair of numbers."""
     _, where = np.unique(pairs(first, second), return_index=True)
     return np.sort(where)
 

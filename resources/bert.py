@@ -45,7 +45,7 @@ class Bert:
         }
 
     def __call__(self, input_ids: Tensor, attention_mask: Tensor, added: Tensor | None = None) -> Output:
-        """Hidden states of the last layer.
+        """Return hidden states of the last layer.
 
         Args:
             input_ids: Tokens, int64 of shape (texts, tokens).
@@ -59,7 +59,7 @@ class Bert:
         return Output(hidden)
 
     def alone(self, texts: Sequence[Tensor]) -> list[Tensor]:
-        """Hidden states of texts of any lengths, to the bit those of each by itself.
+        """Return hidden states of texts of any lengths, to the bit those of each by itself.
 
         All go through a part of a layer before the next part: its weights are read from memory once, and not for each
         text. Of short ones twice as many are encoded so.

@@ -56,7 +56,7 @@ class ChatMessage(TypedDict):
 
 
 def schema(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON schema of an object that has every key and no other."""
+    """Return JSON schema of an object that has every key and no other."""
     required = {"required": list(properties), "additionalProperties": False}
     return {"type": "object", "properties": dict(properties), **required}
 

@@ -101,7 +101,7 @@ class Parameters:
         return {name: value for name, value in named.items() if name is not None}
 
     def with_format(self, value: Mapping[str, Any] | None) -> dict[str, Any]:
-        """As `sent`, with the format of an answer if there is one and the model accepts it."""
+        """Do as `sent`, with the format of an answer if there is one and the model accepts it."""
         takes = value is not None and FORMAT in self.wanted and FORMAT not in self.learned
         return {**self.sent, FORMAT: value} if takes else self.sent
 

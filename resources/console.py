@@ -33,7 +33,7 @@ class EscapedConsole(Console):
 
 @contextmanager
 def displayed() -> Iterator[None]:
-    """Within this context progress is shown on standard error: `track` as bars in a terminal, else `stage` as lines."""
+    """Show progress on standard error within this context: `track` as bars in a terminal, else `stage` as lines."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,

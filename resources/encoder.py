@@ -165,7 +165,7 @@ class Encoder:
         return (make and make(self.role)) or partial(self.encode, keep=False)
 
     def _encode_anyhow(self, texts: Sequence[str], advance: Advance | None, keep: bool) -> Vectors:
-        """As `encode`, one at a time; a damaged cache is discarded."""
+        """Do as `encode`, one at a time; a damaged cache is discarded."""
         if self.cache is None or not keep:
             return self._encode(texts, advance, None)
         cache = VectorCache(self.cache, self.fingerprint)

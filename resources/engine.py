@@ -109,12 +109,12 @@ class InProcess(Engine):
     """Runs one job after the other in this process."""
 
     def map(self, target: str, jobs: list[dict[str, Any]]) -> Iterator[Any]:
-        """As `Engine.map`."""
+        """Do as `Engine.map`."""
         for job in jobs:
             yield call(target, job)
 
     def describe(self) -> str:
-        """As `Engine.describe`."""
+        """Do as `Engine.describe`."""
         return "this process"
 
 

@@ -72,7 +72,7 @@ class Tally:
     usd: float = 0.0
 
     def __sub__(self, earlier: Tally) -> Tally:
-        """What was done since an earlier state of the same client."""
+        """Return what was done since an earlier state of the same client."""
         return Tally(**{f.name: getattr(self, f.name) - getattr(earlier, f.name) for f in fields(self)})
 
 
@@ -240,7 +240,7 @@ class ChatCache:
         self.folder = folder
 
     def find(self, keys: Iterable[str]) -> dict[str, Completion]:
-        """Cached answers, by key."""
+        """Return cached answers, by key."""
         if self.folder is None:
             return {}
         rows = {}

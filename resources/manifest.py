@@ -13,7 +13,7 @@ MANIFEST = "manifest.json"
 
 
 def digest(*parts: Any) -> str:
-    """SHA-256 in hexadecimal of JSON values; the order of keys does not matter."""
+    """Return SHA-256 in hexadecimal of JSON values; the order of keys does not matter."""
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -58,7 +58,7 @@ class Manifest:
 
 
 def describe(manifest: Manifest) -> str:
-    """`chunks/level_1 of corpus niddk`, or `scores`."""
+    """Return `chunks/level_1 of corpus niddk`, or `scores`."""
     return label(manifest.asset, manifest.partition)
 
 

@@ -109,7 +109,7 @@ def followed(what: str, log: Log | None = None) -> Iterator[None]:
 
 @contextmanager
 def stage(what: str, why: str, log: Log | None = None) -> Iterator[None]:
-    """As `followed`; tell also when the work starts and why, and in how many seconds it was done or failed."""
+    """Do as `followed`; tell also when the work starts and why, and in how many seconds it was done or failed."""
     started, outcome = time.monotonic(), "failed after"
     tell(f"{what}: started ({why})", log)
     try:

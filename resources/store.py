@@ -26,7 +26,7 @@ _LOCKS = (".lock", ".lock.holder")
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 in hexadecimal of a file's bytes."""
+    """Return SHA-256 in hexadecimal of a file's bytes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -48,11 +48,11 @@ class Artefact:
             raise MissingArtefact(f"{describe(self.manifest)} {why}") from None
 
     def names(self, prefix: str = "") -> list[str]:
-        """Logical names that start with `prefix`, sorted."""
+        """Return logical names that start with `prefix`, sorted."""
         return sorted(name for name in self.manifest.files if name.startswith(prefix))
 
     def shown(self) -> dict[str, str]:
-        """Its tables and plots: Markdown by title."""
+        """Return its tables and plots: Markdown by title."""
         if self.manifest.shown is None:
             return {}
         try:
@@ -116,7 +116,7 @@ class Store:
         return state if isinstance(state, Artefact) else None
 
     def sound(self, asset: str, partition: str | None = None) -> Artefact | None:
-        """As `find`; also None if a file was written to since and its bytes have changed."""
+        """Do as `find`; also None if a file was written to since and its bytes have changed."""
         state = self._look(asset, partition, written_to=True)
         return state if isinstance(state, Artefact) else None
 
@@ -182,7 +182,7 @@ class Store:
         return artefact
 
     def partitions(self, asset: str) -> list[str]:
-        """Partitions of an asset that have a folder, sorted."""
+        """Return partitions of an asset that have a folder, sorted."""
         folder = self.folder(asset) / "corpus"
         return sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
 

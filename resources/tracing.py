@@ -61,7 +61,7 @@ def ids() -> dict[str, str]:
 
 
 def within(carrier: Mapping[str, str]) -> AbstractContextManager[None]:
-    """Within this, spans belong to the trace that a caller names (`traceparent` of tags, or of the environment)."""
+    """Let spans belong to the trace that a caller names (`traceparent` of tags, or of the environment)."""
     return tracer.within(carrier) if (tracer := _tracer()) else _NONE
 
 

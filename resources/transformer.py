@@ -249,7 +249,7 @@ class Transformer:
         return unit[: len(tokens)]
 
     def _batch(self, tokens: Sequence[Sequence[int]], rows: int, length: int) -> Any:
-        """Pooled hidden states of texts that are padded to one length: float tensor of shape (rows, size)."""
+        """Return pooled hidden states of texts that are padded to one length: float tensor of shape (rows, size)."""
         import torch
 
         loaded = self._loaded
@@ -268,7 +268,7 @@ class Transformer:
         return (hidden * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
 
     def _each(self, tokens: Sequence[Sequence[int]]) -> list[Any]:
-        """Pooled hidden states of texts without padding: float tensors of shape (1, size)."""
+        """Return pooled hidden states of texts without padding: float tensors of shape (1, size)."""
         import torch
 
         model = self._loaded.model
@@ -349,7 +349,7 @@ class Embedded(Transformer):
         return self.few.network.size
 
     def vectors(self, items: Hashed, role: Role) -> Generator[Hashed]:
-        """As `Transformer.vectors`; in float32, those of few texts are the same to 1e-4 if torch is not there yet."""
+        """Do as `Transformer.vectors`; in float32, few texts are the same to 1e-4 if torch is not there yet."""
         if len(items) > WITHOUT_TORCH or self.dtype != "float32" or "torch" in sys.modules:
             yield from super().vectors(items, role)
         elif items:

@@ -62,7 +62,7 @@ class Each(Protocol):
     """Maps a function over items in order; several calls may run at once."""
 
     def __call__(self, work: Callable[[S], R], items: Sequence[S]) -> Sequence[R]:
-        """The result for each item."""
+        """Return the result for each item."""
 
 
 def serial(work: Callable[[S], R], items: Sequence[S]) -> list[R]:
@@ -116,7 +116,7 @@ class Progress:
         return reply.value
 
     def take_answer(self, role: str, reply: Reply[str]) -> Reply[str]:
-        """As `take`; if the call failed, the question has no answer."""
+        """Do as `take`; if the call failed, the question has no answer."""
         self.answer, self.raw, self.span = self.take(role, reply), reply.raw, reply.span
         self.failure = f"{role}: {reply.failure}" if reply.failure else ""
         return reply
@@ -154,7 +154,7 @@ class Progress:
 
 
 def cot(questions: Sequence[AnswerRequest], means: Means) -> list[AnswerRow]:
-    """Chain of thought: no retrieval."""
+    """Answer by chain of thought: no retrieval."""
     active = start(questions)
     means.each(lambda p: p.take_answer("answer", means.roles.answer(p.request, ())), active)
     return [p.row("cot", means.roles) for p in active]

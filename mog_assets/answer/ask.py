@@ -176,7 +176,7 @@ class _Calls:
 
 
 def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
-    """Retrieval by a method, for any queries.
+    """Return retrieval by a method, for any queries.
 
     A ranking gives passages of any length: as many as fit into the budget of the settings, for each `PASSAGES` that are
     asked for.
@@ -210,7 +210,7 @@ def given(passages: Sequence[Sequence[RetrievedPassage]]) -> Retrieve:
 
 
 def _pieces(corpora: Corpora, read: Sequence[Sequence[RetrievedPassage]]) -> tuple[np.ndarray, np.ndarray]:
-    """Query and piece of passages that were read, in their order."""
+    """Return query and piece of passages that were read, in their order."""
     spans = [
         (query, corpora.position[corpus, document], start, end)
         for query, passages in enumerate(read)

@@ -165,7 +165,7 @@ class Extractive:
 
 
 def bm25_scores(query: str, texts: Sequence[str]) -> np.ndarray:
-    """BM25 score of each text for a query, in the language of the texts: float64 array of shape (texts,).
+    """Return BM25 score of each text for a query, in the language of the texts: float64 array of shape (texts,).
 
     Statistics are of these texts only.
     """
@@ -241,7 +241,7 @@ def share(terms: set[str], others: set[str]) -> float:
 
 
 def _support(question: set[str], option: set[str], sentences: Sentences, cosines: np.ndarray) -> float:
-    """Highest, over sentences, of cosine + share of the option's own terms × (1 + share of the question's terms) / 2.
+    """Return the highest, over sentences, of cosine + share of the option's terms × (1 + share of the question's) / 2.
 
     Args:
         question: Terms of the question.
@@ -255,7 +255,7 @@ def _support(question: set[str], option: set[str], sentences: Sentences, cosines
 
 
 def _verdict(question: str, sentences: Sentences, cosines: np.ndarray) -> str:
-    """`yes` or `no` by the words of the `VOTERS` sentences closest to the question.
+    """Return `yes` or `no` by the words of the `VOTERS` sentences closest to the question.
 
     A sentence with a negation votes no; one that affirms without a negation votes yes; each with the square of its
     cosine as weight. A finding of sameness is not a negation for a question about sameness or safety. The result is

@@ -34,7 +34,7 @@ def load_prompt(name: str) -> Prompt:
 
 @cache
 def prompts_fingerprint() -> str:
-    """Changes with the text or version of any prompt, and with the way in which replies are read."""
+    """Return what changes with the text or version of any prompt, and with the way in which replies are read."""
     roles = [role.load_prompt() for way in WAYS.values() for role in way.roles]
     return hashlib.sha256(repr([VERSION, *map(load_prompt, _PROMPTS), *roles]).encode()).hexdigest()[:8]
 

@@ -51,7 +51,7 @@ def prompt_of(package: str, name: str) -> Prompt:
 
 
 def neutral(text: str) -> str:
-    """Data without anything that imitates a mark or a control token; other text is unchanged.
+    """Return data without anything that imitates a mark or a control token; other text is unchanged.
 
     Invisible characters are removed, three angle brackets in a row (of any script) become one, and control tokens of
     chat formats get a space, because some servers interpret them inside a message.

@@ -86,7 +86,7 @@ def without_reasoning(text: str) -> str:
 
 
 def decode(text: str) -> list[dict[str, Any]]:
-    """Top-level JSON objects of an output, in order; of a tool call, its arguments.
+    """Return top-level JSON objects of an output, in order; of a tool call, its arguments.
 
     Raises:
         Unparsable: an object is cut off, is not valid JSON, or has a key twice, with two values. Objects within it

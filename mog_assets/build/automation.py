@@ -194,7 +194,7 @@ def _after(recipe: Recipe, recipes: dict[str, Recipe]) -> list[str]:
 
 
 def _condition(recipe: Recipe, recipes: dict[str, Recipe], names: Names) -> dg.AutomationCondition | None:
-    """When an asset is materialised automatically: an input or its code version changed, it is missing, or it failed.
+    """Return when an asset is materialised automatically: an input or its code version changed, missing or failed.
 
     What measures is materialised when it is time to, and not when an input changes.
     None means never. A change waits until no input is missing or in progress, and is not lost while it waits. A failed
@@ -228,13 +228,13 @@ def _condition(recipe: Recipe, recipes: dict[str, Recipe], names: Names) -> dg.A
 
 
 def _changed(*keys: dg.AssetKey) -> dg.AutomationCondition:
-    """True on the tick that sees a new data version of one of these upstream assets."""
+    """Return a condition that is true on the tick that sees a new data version of one of these upstream assets."""
     of = dg.AutomationCondition
     return of.any_deps_match(of.data_version_changed()).allow(dg.AssetSelection.assets(*keys))
 
 
 def _until_requested(event: dg.AutomationCondition, elsewhere: dg.AutomationCondition) -> dg.AutomationCondition:
-    """True from an event until the asset is requested.
+    """Return a condition that is true from an event until the asset is requested.
 
     Dagster sees a request one tick later. Events `elsewhere` in between, outside runs of the asset, count as later.
     """

@@ -106,7 +106,7 @@ def _ordered(recipes: dict[str, Recipe]) -> dict[str, Recipe]:
 
 
 def needed(recipes: dict[str, Recipe], keys: Collection[str]) -> list[str]:
-    """These assets and all their upstream assets, in build order."""
+    """Return these assets and all their upstream assets, in build order."""
     wanted = set(keys)
     for key in reversed(recipes):
         wanted |= set(recipes[key].deps) if key in wanted else set()
@@ -114,7 +114,7 @@ def needed(recipes: dict[str, Recipe], keys: Collection[str]) -> list[str]:
 
 
 def in_order(recipes: dict[str, Recipe], keys: Collection[str]) -> list[str]:
-    """These assets, each once and after its inputs."""
+    """Return these assets, each once and after its inputs."""
     return [key for key in recipes if key in keys]
 
 
@@ -229,7 +229,7 @@ def stale(
 
 
 def up_to_date(settings: Settings, keys: Sequence[str]) -> dict[str, str]:
-    """State of unpartitioned assets: `up to date`, `stale` or `never done`."""
+    """Return state of unpartitioned assets: `up to date`, `stale` or `never done`."""
     recipes, tools = graph(settings), Tools(settings)
     doubtful = stale(tools, recipes, recipes, list(settings.corpora))
     return {

@@ -280,7 +280,7 @@ def _unfinished(
 def sweep(
     recipes: dict[str, Recipe], settings: Settings, corpora: Collection[str], seen: dict[str, str], names: Names
 ) -> tuple[list[dg.AssetObservation], dict[str, str], list[str]]:
-    """Observations of changes outside the store, its state for the next sweep, and errors of unreadable sources."""
+    """Return observations of changes outside the store, its next state, and errors of unreadable sources."""
     events, states, troubles = [], {}, []
     for recipe in recipes.values():
         if recipe.outside is None:

@@ -87,7 +87,7 @@ def counted(values: Mapping[str, Any], most: int = 8) -> str:
 
 
 def left_out(settings: Settings, corpora: Sequence[str] = ()) -> Iterator[str]:
-    """Of each corpus, how many files and documents were skipped, why the first was, and what was left out of others."""
+    """Yield of each corpus how many files and documents were skipped, why the first was, and what was left out."""
     from mog_assets.resources.store import Store
 
     for corpus in corpora or settings.corpora:

@@ -47,7 +47,7 @@ def run_check(item: str, check: Callable[..., Iterator[Finding]], *of: Any) -> I
 
 
 def get(url: str, headers: Mapping[str, str]) -> tuple[int | None, str]:
-    """Status and body of the response of a URL, or None and the reason if it does not answer within a few seconds."""
+    """Return status and body of a URL, or None and the reason if it does not answer in a few seconds."""
     try:
         request = urllib.request.Request(url, headers=dict(headers))  # noqa: S310 - the user's own endpoint
         with urllib.request.urlopen(request, timeout=_SECONDS) as response:  # noqa: S310

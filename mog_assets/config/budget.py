@@ -36,7 +36,7 @@ class Budget:
         return budget
 
     def share(self, part: int, total: int) -> Budget:
-        """`part` of `total` of it, rounded down; at least 1."""
+        """Return `part` of `total` of it, rounded down; at least 1."""
         return Budget(max(1, self.amount * part // total), self.tokens)
 
     def __str__(self) -> str:

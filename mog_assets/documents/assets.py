@@ -73,7 +73,7 @@ def contents_file(settings: Settings, corpus: str) -> Path:
 
 
 def _questions(settings: Settings) -> frozenset[str]:
-    """Real paths of the files of questions, which may lie among the documents."""
+    """Return real paths of the files of questions, which may lie among the documents."""
     return frozenset(os.path.realpath(q.path) for q in settings.question_sets.values() if q.path is not None)
 
 

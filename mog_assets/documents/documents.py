@@ -38,7 +38,7 @@ class Skipped:
 
 @cache
 def changing() -> re.Pattern[str]:
-    """Matches everything that `normalise` may change; NFC never crosses the ends of such a match."""
+    """Return a pattern of everything that `normalise` may change; NFC never crosses the ends of such a match."""
     # What may compose with a character before it: marks, and the vowels and finals of Hangul syllables.
     follows = {chr(c) for c in range(0x1160, 0x1200)}
     alone = set()

@@ -119,7 +119,7 @@ def kinds(names: Iterable[str]) -> Counter[str]:
 
 
 def scan(path: Path, limit: int, questions: Collection[str] = ()) -> list[FolderFile]:
-    """Everything in a corpus, in reading order: by the parts of the name.
+    """Return everything in a corpus, in reading order: by the parts of the name.
 
     Files and folders whose name starts with a dot are skipped. A link is read if its target is a file in the folder.
     Files of unknown kinds share one entry per kind.

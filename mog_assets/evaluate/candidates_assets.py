@@ -98,7 +98,7 @@ def _candidates_of(
 
 
 def _in_order(part: QuestionPart, questions: Sequence[Question]) -> QuestionPart:
-    """These questions of a part, in their order."""
+    """Return these questions of a part, in their order."""
     at = {digest: row for row, digest in enumerate(part.digests)}
     return part.of(np.array([at[asked_of(q)] for q in questions], np.int64))
 

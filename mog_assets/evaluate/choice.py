@@ -112,7 +112,7 @@ def choose(
 
 
 def deciding(gains: np.ndarray, documents: Sequence[str]) -> int | None:
-    """With how many questions like these the mean gain would be above 0 by 1.96 standard errors, by document.
+    """Return with how many questions like these the mean gain would be above 0 by 1.96 standard errors, by document.
 
     Args:
         gains: Of every question, shape (questions,).
@@ -133,7 +133,7 @@ def deciding(gains: np.ndarray, documents: Sequence[str]) -> int | None:
 def _p(
     recalls: Mapping[str, np.ndarray], names: Sequence[str], base: str, documents: Sequence[str], seed: int
 ) -> dict[str, float]:
-    """p-values of differences from one ranking, Holm-corrected over the others."""
+    """Return p-values of differences from one ranking, Holm-corrected over the others."""
     others = [name for name in names if name != base]
     if not others:
         return {}

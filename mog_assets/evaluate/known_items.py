@@ -54,7 +54,7 @@ class KnownItem:
 
 
 def drawn_items(corpora: Corpora) -> list[KnownItem]:
-    """At most `MOST` items of each kind, by a hash of their text, so that an edit changes few of them."""
+    """Return at most `MOST` items of each kind, by a hash of their text, so that an edit changes few of them."""
     titles = [title for table in corpora.tables(["title"]) for title in table["title"].to_pylist()]
     layout, items = corpora.layout, _terms(corpora)
     keys = [" ".join(terms) for terms in corpora.analysis.terms(titles)]

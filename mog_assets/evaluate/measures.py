@@ -177,7 +177,7 @@ def measure_versions() -> list[list[str]]:
 
 
 def document_measures(k: int) -> tuple[str, ...]:
-    """Measures of questions of which only relevant documents are known, the leading one first."""
+    """Return measures of questions of which only relevant documents are known, the leading one first."""
     names = [name for name, measure in measures_at(k).items() if measure.needs == "documents"]
     return tuple(sorted(names, key=lambda name: name != LEADS["documents"]))
 

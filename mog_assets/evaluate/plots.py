@@ -61,7 +61,7 @@ def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
 
 
 def look(kind: str) -> tuple[str, str]:
-    """Colour and marker of a kind of method."""
+    """Return colour and marker of a kind of method."""
     return (METHODS[kind].look if kind in METHODS else None) or _GREY
 
 
@@ -85,7 +85,7 @@ def stacked(
 
 
 def accuracy_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
-    """Exact match of every answering method over the tokens it reads, with 95 % intervals.
+    """Return exact match of every answering method over the tokens it reads, with 95 % intervals.
 
     Args:
         scores: Result of `answers.score_answers`.

@@ -103,7 +103,7 @@ class Ranked:
         return passages.merge(spans, on=["query", "document"])
 
     def covered(self, room: np.ndarray) -> np.ndarray:
-        """Gold characters in the first `room` characters of each passage (shape (passages,)), by ranking."""
+        """Return gold characters in the first `room` characters of each passage (shape (passages,)), by ranking."""
         pairs = self.pairs
         row = pairs["row"].to_numpy()
         start, group = self.passages["start"].to_numpy()[row], self.passages["group"].to_numpy()[row]
@@ -208,7 +208,7 @@ def groups(runs: pd.DataFrame, gold: Gold) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _codes(runs: pd.DataFrame, gold: Gold) -> tuple[np.ndarray, np.ndarray]:
-    """Corpus and document of each passage as numbers; sets column `document` of the gold tables to match."""
+    """Return corpus and document of each passage as numbers; sets column `document` of the gold tables to match."""
     corpus, corpora = pd.factorize(runs["corpus"])
     doc, docs = pd.factorize(runs["doc"])
     of_corpus, of_doc = pd.Index(corpora, dtype=object), pd.Index(docs, dtype=object)
@@ -247,7 +247,7 @@ def fresh(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 def _of_documents(ranked: Ranked) -> dict[str, np.ndarray]:
-    """Measures of documents by name, each of shape (rankings,)."""
+    """Return measures of documents by name, each of shape (rankings,)."""
     import ir_measures
     from ir_measures import RR, R, Success, nDCG
 

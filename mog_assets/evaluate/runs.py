@@ -71,7 +71,7 @@ def run_table(
     passages: Passages,
     corpora: Corpora,
 ) -> pa.Table:
-    """Ranked passages as rows of a run.
+    """Return ranked passages as rows of a run.
 
     Args:
         name: The question set.

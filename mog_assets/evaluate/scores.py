@@ -231,13 +231,13 @@ def gap_closed(means: pd.DataFrame, method: str) -> float | str:
 
 
 def interval(value: float, low: float, high: float, form: str = ".3f") -> str:
-    """`0.512 [0.480, 0.544]`, or `0.512 [–]` for one document, which has no interval."""
+    """Return `0.512 [0.480, 0.544]`, or `0.512 [–]` for one document, which has no interval."""
     between = "–" if np.isnan(low) else f"{low:{form}}, {high:{form}}"
     return f"{value:{form}} [{between}]"
 
 
 def on_documents(questions: int, documents: int) -> str:
-    """`103 questions on 19 documents`."""
+    """Return `103 questions on 19 documents`."""
     return f"{questions:,} question{'s' * (questions != 1)} on {documents:,} document{'s' * (documents != 1)}"
 
 

@@ -60,7 +60,7 @@ class Totals:
         return Totals(self.sums[:, chosen], self.sizes, self.scale[chosen])
 
     def minus(self, other: Totals) -> Totals:
-        """Paired differences from other values of the same questions."""
+        """Return paired differences from other values of the same questions."""
         return Totals(self.sums - other.sums, self.sizes, self.scale + other.scale)
 
 
@@ -89,7 +89,7 @@ def by_document(values: np.ndarray, documents: Sequence[Any] | np.ndarray) -> To
 def bootstrap_interval(
     totals: Totals, samples: int = RESAMPLES, seed: int = 0, level: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Interval of each column's mean over questions, by resampling documents; see `ends`.
+    """Return interval of each column's mean over questions, by resampling documents; see `ends`.
 
     Args:
         totals: Result of `by_document` for n questions.
@@ -218,7 +218,7 @@ def least_p(documents: int, samples: int = SIGNS) -> float:
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """P-values corrected for the number of tests.
+    """Return p-values corrected for the number of tests.
 
     Args:
         p: float array of shape (m,); NaN means no test.
@@ -288,7 +288,7 @@ def detectable(differences: Totals, alpha: float | np.ndarray = 0.05, power: flo
 
 
 def standard_error(totals: Totals) -> np.ndarray:
-    """Standard error of each column's mean; 0 if documents differ by rounding only, NaN for fewer than two.
+    """Return standard error of each column's mean; 0 if documents differ by rounding only, NaN for fewer than two.
 
     References: Liang and Zeger 1986, of the mean; the correction for few documents as in `ends`.
     """

@@ -38,7 +38,7 @@ Known = Callable[[Sequence[str]], np.ndarray]
 
 
 def languages_in(documents: Any) -> dict[str, int]:
-    """Documents of a corpus by code of their language, given its artefact `documents`; empty for undecided ones.
+    """Return documents of a corpus by code of their language, given its artefact `documents`; empty for undecided ones.
 
     Raises:
         MogError: an earlier version of this package read them.
@@ -94,15 +94,15 @@ class Analysis:
         return of_question("", self.languages) if len(self.languages) < 2 else ""
 
     def language_of(self, question: str) -> str:
-        """Code of the language that a question is analysed in."""
+        """Return code of the language that a question is analysed in."""
         return self._only or of_question(question, self.languages)
 
     def analysed(self, questions: Sequence[str]) -> list[Analysed]:
-        """Questions as they are searched for."""
+        """Return questions as they are searched for."""
         return [analysed(q, self.language_of(q), self._vocabulary) for q in questions]
 
     def terms(self, questions: Sequence[str]) -> list[list[str]]:
-        """Terms of each question."""
+        """Return terms of each question."""
         return [question.terms for question in self.analysed(questions)]
 
     @cached_property
@@ -116,7 +116,7 @@ class Analysis:
 
 
 def analysed(question: str, language: str, vocabulary: Vocabulary) -> Analysed:
-    """A question in a language.
+    """Return a question in a language.
 
     A word that no document has is taken for one of theirs that is an edit away (a letter more, less or another, or two
     in the other order), the most frequent if there are several; else for another form of such a word. A question that
@@ -158,7 +158,7 @@ def _unknown(question: str, language: str, vocabulary: Vocabulary) -> list[str]:
 
 
 def known_share(terms: Sequence[str], counts: np.ndarray, is_token: Known) -> float:
-    """Share of the occurrences of frequent terms that the encoder's vocabulary has as one token, from 0 to 1.
+    """Return share of the occurrences of frequent terms that the encoder's vocabulary has as one token, from 0 to 1.
 
     Args:
         terms: The most frequent first. They are stems, which costs English some of them.
@@ -182,7 +182,7 @@ def known_shares(
     shares: Mapping[str, float],
     is_token: Known,
 ) -> np.ndarray:
-    """How much of the texts that each question is about an encoder knows: float32 of shape (questions,).
+    """Return how much of the texts that each question is about an encoder knows: float32 of shape (questions,).
 
     That is the share of the texts in its language, if there are several. A question in a language that no text has is
     known no better than its own words are.

@@ -27,7 +27,7 @@ _NAMED = 5
 
 
 def every_text_has_a_vector(level: int) -> Check:
-    """An embeddings endpoint gave a vector for every text; the others are named."""
+    """Check that an embeddings endpoint gave a vector for every text; the others are named."""
 
     def run(work: Work) -> str | None:
         missing, documents, chunks = [], work.input("documents"), work.input("chunks/level_1")
@@ -150,7 +150,7 @@ def build_encoded(work: Work) -> None:
 
 
 def build_pooled(level: int, work: Work) -> None:
-    """What vectors of a level need besides those of level 1: the lengths that their sums are divided by."""
+    """Write what vectors of a level need besides those of level 1: the lengths that their sums are divided by."""
     documents, chunks = work.input("documents"), work.input("chunks/level_1")
     finest = work.input("embeddings/level_1")
     jobs, keys = {}, {}
@@ -168,7 +168,7 @@ def build_pooled(level: int, work: Work) -> None:
 
 
 def _buckets(work: Work) -> list[Path]:
-    """The files of the draft, one for each bucket."""
+    """Return the files of the draft, one for each bucket."""
     return [work.draft.path(name) for name in sorted(work.draft.files) if name.startswith("bucket")]
 
 
@@ -193,7 +193,7 @@ def build_neighbours(work: Work) -> None:
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipes of this stage."""
+    """Return the recipes of this stage."""
     recipes_of = [
         Recipe(
             key="tokens",

@@ -22,7 +22,7 @@ from mog_assets.text.cuts import unit_chars
 
 
 def length_histogram(lengths: np.ndarray, level: int) -> bytes:
-    """Histogram of chunk lengths in characters, as PNG."""
+    """Return histogram of chunk lengths in characters, as PNG."""
     # One for every level of every corpus: with fixed margins it is drawn only once.
     figure = new_figure(5, 2.4, layout=None)
     axes = figure.add_axes((0.14, 0.21, 0.83, 0.67))
@@ -55,7 +55,7 @@ SPANS_TILE = Check(
 
 
 def halved(level: int) -> Check:
-    """Level j has ⌈n/2⌉ of the n chunks of level j − 1, in every document."""
+    """Check that level j has ⌈n/2⌉ of the n chunks of level j − 1, in every document."""
 
     def run(work: Work) -> str | None:
         below = np.load(work.input(f"chunks/level_{level - 1}").path("counts.npy")).astype(np.int64)
@@ -89,13 +89,13 @@ def build_sentence_vectors(work: Work) -> None:
 
 
 def _texts(documents: Artefact, name: str) -> list[str]:
-    """What identifies the texts of a bucket."""
+    """Return what identifies the texts of a bucket."""
     digests: list[str] = pq.read_table(documents.path(name), columns=["sha256"])["sha256"].to_pylist()
     return digests
 
 
 def _chunker_options(settings: Settings) -> dict[str, Any]:
-    """Everything that affects the spans besides texts, vectors and weights; unset options are left out."""
+    """Return everything that affects the spans besides texts, vectors and weights; unset options are left out."""
     chunker = settings.chunker
     tokens = {} if chunker.tokens is None else {"tokens": chunker.tokens}
     return {"chunker": chunker.name, "finest_chars": settings.finest_chars, **tokens}
@@ -153,7 +153,7 @@ def _finish_level(work: Work, level: int, counts: np.ndarray, lengths: np.ndarra
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipes of this stage."""
+    """Return the recipes of this stage."""
     chunker = CHUNKERS[settings.chunker.name]
     recipes_of = []
     if chunker.sentence_vectors:

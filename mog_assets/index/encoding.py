@@ -72,7 +72,7 @@ def encode_buckets(
 
 
 def bucket_texts(documents: Path, layout: Layout, level: int) -> list[str]:
-    """`chunk_text` of every chunk of a level of one bucket, in order."""
+    """Return `chunk_text` of every chunk of a level of one bucket, in order."""
     table = pq.read_table(documents, columns=["title", "text"])
     titles, texts = table["title"].to_pylist(), table["text"].to_pylist()
     rows = zip(*layout.chunk_spans(np.arange(layout.count(level)), level), strict=True)
@@ -80,7 +80,7 @@ def bucket_texts(documents: Path, layout: Layout, level: int) -> list[str]:
 
 
 def pool(finest: np.ndarray, layout: Layout, level: int) -> np.ndarray:
-    """Vectors of a level from those of level 1: means weighted by length in characters, scaled to length 1.
+    """Return vectors of a level from those of level 1: means weighted by length in characters, scaled to length 1.
 
     Args:
         finest: Level-1 vectors, float16 of shape (level-1 chunks, size).
@@ -95,12 +95,12 @@ def pool(finest: np.ndarray, layout: Layout, level: int) -> np.ndarray:
 
 
 def piece_sizes(layout: Layout) -> np.ndarray:
-    """Characters of every level-1 chunk, float32."""
+    """Return characters of every level-1 chunk, float32."""
     return np.diff(layout.spans, axis=1)[:, 0].astype(np.float32)
 
 
 def _sums(finest: np.ndarray, sizes: np.ndarray, first: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Weighted sums of pieces, and what divides each of them to have length 1.
+    """Yield weighted sums of pieces, and what divides each of them to have length 1.
 
     A sum depends on its own pieces alone, to the bit, whichever others are asked for.
 
@@ -124,7 +124,7 @@ def _sums(finest: np.ndarray, sizes: np.ndarray, first: np.ndarray) -> Iterator[
 
 
 def unit_sums(finest: np.ndarray, sizes: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """The sums of `_sums` scaled to length 1: float16 array of shape (sums, size)."""
+    """Return the sums of `_sums` scaled to length 1: float16 array of shape (sums, size)."""
     pooled, begin = np.empty((len(first), finest.shape[1]), np.float16), 0
     for sums, lengths in _sums(finest, sizes, first):
         pooled[begin : begin + len(sums)] = sums / lengths
@@ -169,7 +169,7 @@ class VectorBucket:
     pooled: int | None = None
 
     def open(self) -> np.ndarray:
-        """The vectors, float16 of shape (chunks, size)."""
+        """Return the vectors, float16 of shape (chunks, size)."""
         vectors: np.ndarray = np.load(self.vectors, mmap_mode="r")
         if self.pooled is None:
             return vectors
@@ -184,7 +184,7 @@ class VectorBucket:
 
 
 def vector_buckets(read: Callable[[str], Artefact], level: int) -> list[VectorBucket]:
-    """The buckets of a corpus, in order.
+    """Return the buckets of a corpus, in order.
 
     Args:
         read: Reads an asset of the corpus.

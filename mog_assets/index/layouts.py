@@ -46,7 +46,7 @@ _OPENED = _Opened()
 
 
 def bucket_layout(documents: Path, spans: Path) -> Layout:
-    """The layout of one bucket, from the cache if it was opened recently."""
+    """Return the layout of one bucket, from the cache if it was opened recently."""
     states = (path.stat() for path in (documents, spans))
     key = (documents, spans, *((s.st_mtime_ns, s.st_size) for s in states))
     layout = _OPENED.find(key)
@@ -81,6 +81,6 @@ def join_layouts(corpus: str, parts: Sequence[Layout]) -> Layout:
 
 
 def open_layout(corpus: str, documents: Artefact, chunks: Artefact) -> Layout:
-    """The layout of a corpus; documents are in order of bucket, then of id."""
+    """Return the layout of a corpus; documents are in order of bucket, then of id."""
     names = documents.names("bucket")
     return join_layouts(corpus, [bucket_layout(documents.path(n), chunks.path(n)) for n in names])

@@ -62,7 +62,7 @@ class Terms:
         return [number(term, -1) for term in terms]
 
     def rows(self, terms: Sequence[str]) -> np.ndarray:
-        """Rows of some terms in each table, −1 where they are not there: integers of shape (tables, terms)."""
+        """Return rows of some terms in each table, −1 where they are not there: integers of shape (tables, terms)."""
         if self.numbers is not None:
             return self._rows[:, self.numbered(terms)]
         return self._remembered(tuple(terms)) if len(terms) < _FEW else self._by_hash(terms)
@@ -96,7 +96,7 @@ class Sums:
         return every
 
     def of(self, terms: Sequence[str]) -> np.ndarray:
-        """Sums of some terms, 0 of those that no table has: int64 array of shape (columns, terms)."""
+        """Return sums of some terms, 0 of those that no table has: int64 array of shape (columns, terms)."""
         if self._terms.numbers is not None:
             return self._every[:, self._terms.numbered(terms)]
         total = np.zeros((self._count, len(terms)), np.int64)
@@ -106,7 +106,7 @@ class Sums:
         return total
 
     def values_of(self, terms: Sequence[str]) -> np.ndarray:
-        """Sums of some terms in the first columns, 0 of those that no table has: int64 array of shape (terms,)."""
+        """Return sums of some terms in the first columns, 0 of those that no table has: int64 of shape (terms,)."""
         values: np.ndarray = self.of(terms)[0]
         return values
 
@@ -255,6 +255,6 @@ class TermWeights:
     texts: Mapping[str, int]
 
     def of(self, terms: Sequence[str]) -> dict[str, np.ndarray]:
-        """By kind, the inverse document frequency of each term, float64 of shape (terms,)."""
+        """Return by kind, the inverse document frequency of each term, float64 of shape (terms,)."""
         texts = np.array(list(self.texts.values()))[:, None]
         return dict(zip(self.texts, idf(texts, np.maximum(self.frequencies.of(terms), 1)), strict=True))

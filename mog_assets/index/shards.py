@@ -217,5 +217,5 @@ def frequencies_and_totals(path: Path, level: int) -> tuple[np.ndarray, int, int
 
 
 def largest(table: pa.Table, column: str, rows: int) -> list[dict[str, Any]]:
-    """The first rows of `total_of_terms`, to be shown."""
+    """Return the first rows of `total_of_terms`, to be shown."""
     return table.slice(0, rows).rename_columns(["term", column]).to_pylist()

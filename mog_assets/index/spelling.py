@@ -55,7 +55,7 @@ def _script(letter: str) -> str:
 
 
 def _of_another_form(word: str, near: Sequence[str], language: str, vocabulary: Vocabulary) -> str:
-    """The nearest word of the documents with the stem of one that is an edit away; empty if there is none."""
+    """Return the nearest word of the documents with the stem of one that is an edit away; empty if there is none."""
     from rapidfuzz.distance import OSA
 
     # Of those with the same stem the first: letters without diacritics.
@@ -76,7 +76,7 @@ def _of_another_form(word: str, near: Sequence[str], language: str, vocabulary: 
 
 
 def _neighbours(word: str, letters: Sequence[str]) -> list[str]:
-    """Words that are an edit away and begin with the same letter."""
+    """Return words that are an edit away and begin with the same letter."""
     cuts = [(word[:i], word[i:]) for i in range(1, len(word) + 1)]
     edits = {
         *(a + b[1:] for a, b in cuts if b),

@@ -22,7 +22,7 @@ Counted = tuple[Sequence[str], np.ndarray, int, int]
 
 
 def file_of(corpus: str) -> str:
-    """The file with the document frequencies of a corpus."""
+    """Return the file with the document frequencies of a corpus."""
     return f"terms_{corpus}.arrow"
 
 
@@ -49,7 +49,7 @@ class StoredStatistics:
         return Terms([TermTable(self._path(file_of(corpus))) for corpus in self._corpora])
 
     def by_language(self) -> dict[str, tuple[list[str], np.ndarray]]:
-        """Frequent terms of the documents in each language, the most frequent first, and how often they occur."""
+        """Return frequent terms of documents in each language, most frequent first, and how often they occur."""
         counts: dict[str, Counter[str]] = {}
         stored = json.loads(self._path(LANGUAGES).read_bytes())
         for code, of_corpus in (item for corpus in self._corpora for item in stored[corpus].items()):
@@ -74,7 +74,7 @@ class StoredStatistics:
         return {kind: tokens / max(texts, 1) for kind, (texts, tokens) in self._totals.items()}
 
     def frequencies(self, kind: str) -> Together:
-        """In how many texts of a kind, such as `level_1` or `title`, each term occurs."""
+        """Return in how many texts of a kind, such as `level_1` or `title`, each term occurs."""
         return Together(self._terms, kind)
 
 
@@ -93,7 +93,7 @@ class Together(Sums):
         self._tables, self._column, self._least = terms.tables, columns, least
 
     def starting(self, prefix: str) -> list[str]:
-        """The terms that begin with some letters, sorted."""
+        """Return the terms that begin with some letters, sorted."""
         terms: set[str] = set()
         for table in self._tables:
             first = bisect_left(table, prefix)
@@ -101,7 +101,7 @@ class Together(Sums):
         return sorted(terms)
 
     def most_frequent(self, count: int) -> tuple[list[str], np.ndarray]:
-        """The terms with the greatest sums, at most `count`, and their sums; of equal ones the first by letters."""
+        """Return terms with the greatest sums, at most `count`, and their sums; of equal ones the first by letters."""
         terms = self._with([_kth(column, count) for column in self._column])
         if len(self._tables) > 1:
             sums = np.sort(self.values_of(terms))
@@ -113,7 +113,7 @@ class Together(Sums):
         return [terms[row] for row in order.tolist()], values[order]
 
     def _with(self, least: Sequence[float]) -> list[str]:
-        """Terms that have so great a number in any of the tables, sorted."""
+        """Return terms that have so great a number in any of the tables, sorted."""
         terms: set[str] = set()
         for table, column, limit in zip(self._tables, self._column, least, strict=True):
             terms.update(table[row] for row in np.flatnonzero(column >= limit).tolist())
@@ -129,5 +129,5 @@ class Together(Sums):
 
 
 def _kth(column: np.ndarray, count: int) -> float:
-    """The number at a place from above."""
+    """Return the number at a place from above."""
     return float(np.partition(column, len(column) - count)[-count]) if len(column) > count else 0.0

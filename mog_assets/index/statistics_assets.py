@@ -81,7 +81,7 @@ def write_statistics(work: Work, count: Callable[[str], dict[str, Counted]]) -> 
 
 
 def frequent_terms(documents: Artefact) -> dict[str, dict[str, int]]:
-    """Frequent terms of a corpus and how often they occur, by code of the language of documents drawn by their hash."""
+    """Return frequent terms of a corpus and how often they occur, by language of documents drawn by their hash."""
     digests: dict[str, list[str]] = {}
     for name in documents.names("bucket"):
         for code, digest in zip(
@@ -103,7 +103,7 @@ def frequent_terms(documents: Artefact) -> dict[str, dict[str, int]]:
 
 
 def statistics_settings(tools: Tools) -> Any:
-    """What decides the statistics, beside the documents."""
+    """Return what decides the statistics, beside the documents."""
     return [ANALYSIS, list(tools.settings.level_range)]
 
 

@@ -56,7 +56,7 @@ class StoredDocuments:
         return rows
 
     def _take(self, path: Path, rows: np.ndarray, columns: Sequence[str]) -> list[dict[str, Any]]:
-        """Some rows of a file, ascending by number."""
+        """Return some rows of a file, ascending by number."""
         metadata, starts = _groups_of(path)
         group, taken = np.searchsorted(starts, rows, side="right") - 1, []
         for number, row in zip(group.tolist(), (rows - starts[group]).tolist(), strict=True):

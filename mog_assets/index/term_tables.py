@@ -39,7 +39,7 @@ def write_table(terms: Sequence[str], columns: Mapping[str, np.ndarray], path: P
 
 
 def _hashes(terms: Sequence[str]) -> np.ndarray:
-    """A number for each term: uint64 array of shape (terms,)."""
+    """Return a number for each term: uint64 array of shape (terms,)."""
     digests = b"".join(hashlib.blake2b(term.encode(), digest_size=8).digest() for term in terms)
     return np.frombuffer(digests, "<u8")
 
@@ -73,11 +73,11 @@ class TermTable(Sequence[str]):
         return iter(self._terms.to_pylist())
 
     def column(self, name: str) -> np.ndarray:
-        """Numbers of every term in order, mapped."""
+        """Return numbers of every term in order, mapped."""
         return np.from_dlpack(self._batch.column(name))
 
     def rows(self, terms: Sequence[str]) -> np.ndarray:
-        """Rows of some terms, −1 for those that are not there: int64 array of shape (terms,)."""
+        """Return rows of some terms, −1 for those that are not there: int64 array of shape (terms,)."""
         if len(terms) >= _MANY:
             return self._many(terms)
         rows, hashes = np.full(len(terms), -1, np.int64), _hashes(terms)

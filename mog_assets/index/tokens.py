@@ -85,7 +85,7 @@ def count_bucket(documents: str, spans: str, out: str, previous: str | None = No
 
 
 def languages_of(documents: Path) -> list[str]:
-    """Code of the language that each document of a bucket is analysed in."""
+    """Return code of the language that each document of a bucket is analysed in."""
     return [code or DEFAULT for code in pq.read_table(documents, columns=["language"])["language"].to_pylist()]
 
 
@@ -120,7 +120,7 @@ def assemble(buckets: Sequence[Path], layouts: Sequence[Layout]) -> dict[str, An
 
 
 def level_counts(chunks: Any, titles: Any, layout: Layout, level: int) -> Any:
-    """Counts of "title + text" of every chunk of a level: int32 CSC matrix of shape (chunks of the level, terms)."""
+    """Return counts of "title + text" of every chunk of a level: int32 CSC matrix of shape (chunks, terms)."""
     document = np.repeat(np.arange(len(layout.documents)), np.diff(layout.level_offsets(level)))
     finest = np.arange(layout.count(1))
     one = np.ones(len(finest), np.int32)

@@ -103,5 +103,5 @@ def _borrowed(cache: VectorCache, artefact: Artefact, name: str, hashes: np.ndar
 
 
 def _sound(artefact: Artefact, name: str) -> bool:
-    """Whether a file has the bytes that were stored: damaged ones must not get into other files."""
+    """Return whether a file has the bytes that were stored: damaged ones must not get into other files."""
     return file_digest(artefact.path(name)) == artefact.manifest.files[name]["sha256"]

@@ -64,7 +64,7 @@ class VectorTable:
         return blocks, np.concatenate([[0], np.cumsum([len(block) for block in blocks])]).astype(np.int64)
 
     def rows(self, rows: np.ndarray) -> np.ndarray:
-        """The vectors of these chunks, float16 of shape (len(rows), size)."""
+        """Return the vectors of these chunks, float16 of shape (len(rows), size)."""
         blocks, offsets = self._blocks
         if len(blocks) == 1:
             return blocks[0].take(rows, axis=0)
@@ -81,7 +81,7 @@ class VectorTable:
         return result
 
     def float_rows(self, rows: np.ndarray) -> np.ndarray:
-        """As `rows`, float32."""
+        """Do as `rows`, float32."""
         return as_float32(self.rows(rows), np.empty((len(rows), self.size), np.float32))
 
     def products(self, rows: np.ndarray, vector: np.ndarray) -> np.ndarray:
@@ -97,7 +97,7 @@ class VectorTable:
 
 
 def as_float32(vectors: np.ndarray, to: np.ndarray) -> np.ndarray:
-    """Vectors as float32, written to an array of their shape."""
+    """Return vectors as float32, written to an array of their shape."""
     # Twenty times as fast as numpy, and as torch, which takes a second to import.
     import numkong
 

@@ -20,7 +20,7 @@ def normalised(text: str) -> str:
 
 
 def exact_match(answer: str, gold: Sequence[str]) -> float:
-    """1 if an answer equals one of the gold answers after `normalised`, else 0."""
+    """Return 1 if an answer equals one of the gold answers after `normalised`, else 0."""
     return float(normalised(answer) in {normalised(text) for text in gold})
 
 

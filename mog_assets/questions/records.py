@@ -202,7 +202,7 @@ def _piece(entry: Any) -> dict[str, Any]:
 
 
 def _docs(cells: Mapping[str, Any]) -> dict[str, int]:
-    """Grades by name of document."""
+    """Return grades by name of document."""
     value = cells.get("docs", [])
     if isinstance(value, dict) or (isinstance(value, list) and value and isinstance(value[0], tuple)):
         pairs = [

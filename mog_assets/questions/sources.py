@@ -108,7 +108,7 @@ Origins = Mapping[str, Origin]
 
 
 def origins(settings: Settings) -> dict[str, Origin]:
-    """Who makes the questions of each question set, as the settings say."""
+    """Return who makes the questions of each question set, as the settings say."""
     return {name: QUESTION_SOURCES[of.source].origin for name, of in settings.question_sets.items()}
 
 

@@ -50,7 +50,7 @@ class Places:
 
     @classmethod
     def of(cls, gold: Relevance, vectors: np.ndarray, documents: Sequence[str]) -> Places:
-        """Those of training questions.
+        """Return those of training questions.
 
         Args:
             gold: Their candidates and evidence.
@@ -78,11 +78,11 @@ class Places:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Places:
-        """From `arrays`."""
+        """Read from `arrays`."""
         return cls(*(arrays[field.name] for field in fields(cls)))
 
     def features(self, candidates: Candidates, vectors: np.ndarray, themselves: bool = False) -> np.ndarray:
-        """The features of candidates.
+        """Return the features of candidates.
 
         Args:
             candidates: The candidates.

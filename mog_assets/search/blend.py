@@ -42,18 +42,18 @@ _RELATIONS = ("mention", "pagerank")
 
 
 def kind(name: str) -> str:
-    """The kind of an expert by its name: `bm25` of `bm25-1`."""
+    """Return the kind of an expert by its name: `bm25` of `bm25-1`."""
     return name.partition("-")[0]
 
 
 def of_texts(experts: Sequence[str]) -> np.ndarray:
-    """Which experts are a retriever at a level, bool of shape (experts,)."""
+    """Return which experts are a retriever at a level, bool of shape (experts,)."""
     return np.array([kind(name) in ("bm25", "dense") for name in experts], bool)
 
 
 @lru_cache
 def _described(experts: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, int], list[Any]]:
-    """Columns of experts of texts, which are of vectors, their levels less the mean; of relations; and of others."""
+    """Return columns of experts of texts, which are of vectors, levels less the mean; of relations; and of others."""
     texts = np.flatnonzero(of_texts(experts))
     levels = np.array([int(experts[column].rpartition("-")[2]) for column in texts])
     dense = np.array([kind(experts[column]) == "dense" for column in texts], bool)
@@ -88,7 +88,7 @@ class Blend:
     reads = False
 
     def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
-        """The weight of every expert for each question, float32 of shape (questions, experts), 0 or more.
+        """Return the weight of every expert for each question, float32 of shape (questions, experts), 0 or more.
 
         Args:
             candidates: Of the questions.
@@ -117,7 +117,7 @@ class Blend:
         return boosted(candidates, np.einsum("ij,ij->i", candidates.relative, weights, dtype=np.float32))
 
     def parts(self, candidates: Candidates, experts: Sequence[str], rows: np.ndarray) -> np.ndarray:
-        """What every expert gives to the scores of some candidates, shape (rows, experts).
+        """Return what every expert gives to the scores of some candidates, shape (rows, experts).
 
         Args:
             candidates: Of the questions.
@@ -142,11 +142,11 @@ class Rules:
     experts: Sequence[str]
 
     def weights(self, inputs: Inputs) -> np.ndarray:
-        """The weight of every expert for each question."""
+        """Return the weight of every expert for each question."""
         return self.weighing.weights(inputs.candidates, self.experts)
 
     def parts(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
-        """What every expert gives to the scores of some candidates, shape (rows, experts)."""
+        """Return what every expert gives to the scores of some candidates, shape (rows, experts)."""
         return self.weighing.parts(inputs.candidates, self.experts, rows)
 
     def scores(self, inputs: Inputs) -> np.ndarray:

@@ -48,7 +48,7 @@ from mog_assets.search.where import FIELDS
 
 
 def _auto(method: Method, settings: Settings) -> Needs:
-    """What any method needs that it may stand for."""
+    """Return what any method needs that it may stand for."""
     names = ["fused", *rereads(settings), *models_of(settings), *(f"{retriever}:fixed-1" for retriever in RETRIEVERS)]
     methods = [parse(name, settings) for name in names]
     possible = [one for one in methods if settings.trains or not one.trained]
@@ -100,19 +100,19 @@ def _fixed(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passa
 
 
 def _searched(method: Method, settings: Settings) -> Needs:
-    """What a retriever searches: BM25 words alone."""
+    """Return what a retriever searches: BM25 words alone."""
     if method.retriever == "bm25":
         return Needs(("documents", "chunks/level_1", "tokens", "bm25/level_1"), ("statistics",))
     return searched(settings)
 
 
 def levels(settings: Settings) -> range:
-    """The numbers of the levels."""
+    """Return the numbers of the levels."""
     return range(1, settings.levels + 1)
 
 
 def _default(settings: Settings) -> list[str]:
-    """Rankings and, of every retriever, the levels they are compared with."""
+    """Return rankings and, of every retriever, the levels they are compared with."""
     fixed = (f"{name}:fixed-{level}" for name in RETRIEVERS for level in settings.level_range)
     return ["fused", *rereads(settings), *trained_by_default(), *fixed]
 

@@ -139,7 +139,7 @@ class Candidates:
         return medians
 
     def with_scores(self, scores: np.ndarray) -> Candidates:
-        """The same with the scores by further experts, of shape (n, further experts), after those that they have."""
+        """Return same with the scores by further experts, of shape (n, further experts), after those that they have."""
         extended, further = (replace(self, scores=s) for s in (np.concatenate([self.scores, scores], axis=1), scores))
         # What is known of the experts so far is not computed anew.
         for name in ("offsets", "_filled", "_rows", "typical_pieces"):
@@ -150,7 +150,7 @@ class Candidates:
         return extended
 
     def of(self, questions: np.ndarray) -> Candidates:
-        """The candidates of some questions, which are numbered from 0 in this order."""
+        """Return the candidates of some questions, which are numbered from 0 in this order."""
         first, last = self.offsets[questions], self.offsets[questions + 1]
         chosen = {name: getattr(self, name)[ranges(first, last)] for name in COLUMNS}
         chosen["question"] = np.repeat(np.arange(len(questions)), last - first)
@@ -177,7 +177,7 @@ class Inputs:
 
 
 def ordered(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
-    """Rows of candidates by question, greatest score first; of equal ones the earlier piece."""
+    """Return rows of candidates by question, greatest score first; of equal ones the earlier piece."""
     return np.lexsort((-scores, candidates.question))
 
 
@@ -211,7 +211,7 @@ COLUMNS = tuple(field.name for field in fields(Candidates) if field.name not in 
 
 
 def looked_up(wanted: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The value of each wanted key, 0 where there is none; keys are ascending."""
+    """Return the value of each wanted key, 0 where there is none; keys are ascending."""
     if not len(keys):
         return np.zeros(len(wanted), values.dtype)
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)

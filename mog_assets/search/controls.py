@@ -15,7 +15,7 @@ from mog_assets.search.passages import Passages
 
 
 def random_passages(questions: Sequence[Question], corpora: Corpora) -> Passages:
-    """The lower control: chunks drawn at random, as many as a method of one level ranks.
+    """Return the lower control: chunks drawn at random, as many as a method of one level ranks.
 
     They are chunks of level 2, the size that MedRAG uses (of level 1 if there is no other), drawn uniformly without
     replacement over all corpora. A question's passages depend only on the seed of the settings, its id and the corpora.
@@ -34,7 +34,7 @@ def random_passages(questions: Sequence[Question], corpora: Corpora) -> Passages
 
 
 def gold_passages(questions: Sequence[Question], corpora: Corpora) -> Passages:
-    """The upper control: the evidence itself, see `pieces`, one passage each.
+    """Return the upper control: the evidence itself, see `pieces`, one passage each.
 
     Where only relevant documents are known, it is their first chunks, the highest grade first.
 
@@ -57,13 +57,13 @@ def gold_passages(questions: Sequence[Question], corpora: Corpora) -> Passages:
 
 
 def _unsearched(question: np.ndarray, document: np.ndarray, start: np.ndarray, end: np.ndarray, level: int) -> Passages:
-    """Passages of one span each, in order of question and rank."""
+    """Return passages of one span each, in order of question and rank."""
     rank = places(question)
     return Passages(question, rank, document, start, end, np.full(len(rank), level), -rank.astype(np.float64))
 
 
 def pieces(question: Question) -> list[tuple[str, str, int, int]]:
-    """Evidence as (corpus, doc, start, end), in its order; overlapping or adjacent spans are merged into the first.
+    """Return evidence as (corpus, doc, start, end), in its order; overlapping or adjacent spans are merged.
 
     Empty spans are left out.
     """

@@ -46,11 +46,11 @@ class Definitions:
         self._title = re.compile(rf"(?:.*[:—–|][ \t]*)?{bounded}{after}(?:\(\w*\))?(?:[ \t]*[:—–|-].*)?", re.IGNORECASE)
 
     def named(self, title: str, document: str) -> bool:
-        """Whether a document is of that name, by its title or its file."""
+        """Return whether a document is of that name, by its title or its file."""
         return any(self._title.fullmatch(text) for text in (title.strip(), PurePosixPath(document).stem))
 
     def rank(self, text: str, start: int, end: int) -> int:
-        """How a piece of a text has it, of the values above; 0 if it does not."""
+        """Return how a piece of a text has it, of the values above; 0 if it does not."""
         best = 0
         for match in self._has.finditer(text, start, end):
             first = text.rfind("\n", 0, match.start()) + 1

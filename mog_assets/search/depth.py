@@ -16,13 +16,13 @@ DEPTH = 50
 
 
 def cut(passages: Passages, k: int) -> Passages:
-    """Only the passages that measures use: `CONTEXT_CHARS` characters, `DOCUMENTS` documents, k passages."""
+    """Return only the passages that measures use: `CONTEXT_CHARS` characters, `DOCUMENTS` documents, k passages."""
     length = passages.end - passages.start
     return passages.at(seen(passages.question, passages.rank, passages.document, length, k))
 
 
 def seen(question: np.ndarray, rank: np.ndarray, document: np.ndarray, length: np.ndarray, k: int) -> np.ndarray:
-    """Mask of the rows that any measure uses; a passage is used as a whole."""
+    """Return mask of the rows that any measure uses; a passage is used as a whole."""
     new = np.zeros(len(question), np.int64)
     new[first_of_each(question, document)] = 1
     filling = running(length, question) < CONTEXT_CHARS

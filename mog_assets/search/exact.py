@@ -62,15 +62,15 @@ class Typed:
     words: np.ndarray
 
     def restricted_to(self, allowed: np.ndarray | None) -> np.ndarray:
-        """Those of the pieces that may be found."""
+        """Return those of the pieces that may be found."""
         return self.pieces if allowed is None else self.pieces[allowed[self.pieces]]
 
     def values_of(self, pieces: np.ndarray) -> np.ndarray:
-        """`Candidates.rare` of pieces."""
+        """Return `Candidates.rare` of pieces."""
         return looked_up(pieces, self.pieces, self.values)
 
     def title_words(self, documents: np.ndarray) -> np.ndarray:
-        """`Candidates.title` of pieces of these documents."""
+        """Return `Candidates.title` of pieces of these documents."""
         return looked_up(documents, self.documents, self.words)
 
 
@@ -110,7 +110,7 @@ def rare_words(words: Matches) -> list[tuple[int, int]]:
 
 
 def _literal_matches(corpora: Corpora, query: Query, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The pieces that have a question, or what it quotes, as it stands, and how; see `definitions`."""
+    """Return the pieces that have a question, or what it quotes, as it stands, and how; see `definitions`."""
     if not query.is_literal:
         quoted = query.quoted if query.allowed is None else query.quoted[query.allowed[query.quoted]]
         if len(quoted) > _READ:
@@ -134,7 +134,7 @@ def _literal_matches(corpora: Corpora, query: Query, scores: np.ndarray) -> tupl
 
 
 def latest(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
-    """The place at which each candidate stands at the latest, from 0: float64 of shape (n,), infinite for most.
+    """Return the place at which each candidate stands at the latest, from 0: float64 of shape (n,), infinite for most.
 
     Args:
         candidates: The candidates.
@@ -174,7 +174,7 @@ def latest(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
 
 
 def _of_titles(candidates: Candidates, scores: np.ndarray) -> list[int]:
-    """Rows of the best pieces of documents whose title a question has, at most one of each question."""
+    """Return rows of the best pieces of documents whose title a question has, at most one of each question."""
     rows = np.flatnonzero(candidates.title)
     columns = (candidates.question, candidates.title, candidates.piece - candidates.place[:, 0], scores)
     best: dict[int, tuple[int, dict[int, tuple[float, int]]]] = {}
@@ -191,7 +191,7 @@ def _of_titles(candidates: Candidates, scores: np.ndarray) -> list[int]:
 
 
 def boosted(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
-    """Scores of a ranking with known items at their places: float64 of shape (n,).
+    """Return scores of a ranking with known items at their places: float64 of shape (n,).
 
     The scores of a question stay the same and go to other candidates; only of equal ones the later are a trifle less.
 

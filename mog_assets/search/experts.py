@@ -25,7 +25,7 @@ class Relation(Protocol):
         """Of the expert."""
 
     def scores(self, candidates: Candidates, value: np.ndarray, queries: Sequence[Query]) -> np.ndarray:
-        """The score of every candidate, float32 of shape (n,), 0 or more.
+        """Return the score of every candidate, float32 of shape (n,), 0 or more.
 
         Args:
             candidates: The candidates.
@@ -90,12 +90,12 @@ def versions(settings: Settings) -> list[list[Any]]:
 
 
 def costs(settings: Settings) -> dict[str, Cost]:
-    """What the experts that read cost, by name."""
+    """Return what the experts that read cost, by name."""
     return {name: EXPERTS[name].cost(settings) for name in settings.ranking.experts if EXPERTS[name].reads}
 
 
 def reads_mentions(names: Sequence[str]) -> bool:
-    """Whether one of some experts reads what texts name."""
+    """Return whether one of some experts reads what texts name."""
     return any("mentions" in EXPERTS[name].per_corpus for name in names)
 
 

@@ -36,7 +36,7 @@ def reasons(
     experts: Sequence[str],
     finest: Sequence[str],
 ) -> list[str]:
-    """What raised the scores of some candidates most, strongest first, in words.
+    """Return what raised the scores of some candidates most, strongest first, in words.
 
     Args:
         model: That of the ranking.

@@ -28,7 +28,7 @@ class Components:
 
     @classmethod
     def of(cls, vectors: np.ndarray) -> Components:
-        """The components of these vectors, shape (questions, size), strongest first."""
+        """Return the components of these vectors, shape (questions, size), strongest first."""
         mean = vectors.mean(axis=0, dtype=np.float64)
         centred = vectors - mean
         values, axes = np.linalg.eigh(centred.T @ centred)
@@ -38,12 +38,12 @@ class Components:
         return cls(mean.astype(np.float32), axes.astype(np.float32))
 
     def apply(self, vectors: np.ndarray) -> np.ndarray:
-        """float32 array of shape (questions, components)."""
+        """Return float32 array of shape (questions, components)."""
         return ((vectors - self.mean) @ self.axes).astype(np.float32)
 
 
 def names(experts: Sequence[str], finest: Sequence[str]) -> list[str]:
-    """Names of the features, in the order of the columns of `table`.
+    """Return names of the features, in the order of the columns of `table`.
 
     Args:
         experts: Names of the experts.
@@ -58,7 +58,7 @@ def names(experts: Sequence[str], finest: Sequence[str]) -> list[str]:
 
 
 def of_candidates(candidates: Candidates, finest: Sequence[int], words: np.ndarray) -> np.ndarray:
-    """What does not depend on the training questions: the first columns of `table`.
+    """Return what does not depend on the training questions: the first columns of `table`.
 
     Args:
         candidates: The candidates.
@@ -88,7 +88,7 @@ def of_candidates(candidates: Candidates, finest: Sequence[int], words: np.ndarr
 
 
 def table(*columns: np.ndarray) -> np.ndarray:
-    """The features of every candidate, float32 of shape (n, features).
+    """Return the features of every candidate, float32 of shape (n, features).
 
     Args:
         columns: In the order of `names`: result of `of_candidates`, components of its question's vector, and result of
@@ -98,7 +98,7 @@ def table(*columns: np.ndarray) -> np.ndarray:
 
 
 def _ranks(scores: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Number of rows of the same group with a greater score, by column; float32 of the shape of `scores`.
+    """Return number of rows of the same group with a greater score, by column; float32 of the shape of `scores`.
 
     Args:
         scores: float32 array of shape (n, columns).
@@ -118,14 +118,14 @@ def _ranks(scores: np.ndarray, group: np.ndarray) -> np.ndarray:
 
 
 def _descending(scores: np.ndarray) -> np.ndarray:
-    """Integers 0 … 2^32 − 1 in the opposite order of float32 numbers."""
+    """Return integers 0 … 2^32 − 1 in the opposite order of float32 numbers."""
     bits = np.ascontiguousarray(scores + np.float32(0)).view(np.int32).astype(np.int64)
     ascending = np.where(bits < 0, 2**31 - 1 - (bits & (2**31 - 1)), 2**31 + bits)
     return 2**32 - 1 - ascending
 
 
 def _best_and_tenth(candidates: Candidates, finest: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """The best and the tenth score of pieces of every question, each of shape (questions, finest)."""
+    """Return the best and the tenth score of pieces of every question, each of shape (questions, finest)."""
     shape = (candidates.count, len(finest))
     most, tenth = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     for column, expert in enumerate(finest):

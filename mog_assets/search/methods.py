@@ -161,7 +161,7 @@ def ungrouped() -> dict[str, Any]:
 
 
 def parse(name: str, settings: Settings) -> Method:
-    """A method by any of its names; its `name` is the canonical one.
+    """Return a method by any of its names; its `name` is the canonical one.
 
     Raises:
         ConfigError: no such method.
@@ -193,7 +193,7 @@ def parse(name: str, settings: Settings) -> Method:
 
 
 def _forms(settings: Settings) -> list[str]:
-    """How names of methods are written."""
+    """Return how names of methods are written."""
     forms = []
     for name, kind in METHODS.items():
         numbers = kind.numbers(settings) if kind.numbers else None
@@ -221,18 +221,18 @@ def check_trained(key: str, method: Method, settings: Settings) -> None:
 
 
 def trained_methods(methods: Iterable[Method], settings: Settings, read: Callable[..., Any]) -> list[Method]:
-    """The methods without those whose model had too few questions to be trained on."""
+    """Return the methods without those whose model had too few questions to be trained on."""
     keys = {method: needs([method], settings).common if method.trained else () for method in methods}
     return [m for m, assets in keys.items() if not any(read(k, None).manifest.info.get("untrained") for k in assets)]
 
 
 def by_words(settings: Settings) -> Method:
-    """The method that searches words alone: what it needs is built first, because vectors take longest."""
+    """Return the method that searches words alone: what it needs is built first, because vectors take longest."""
     return parse(f"fixed-{min(2, settings.levels)}", settings)
 
 
 def needs(methods: Sequence[Method], settings: Settings) -> Needs:
-    """The assets that some methods need for ranking."""
+    """Return the assets that some methods need for ranking."""
     union = Needs()
     for method in methods:
         union |= method.of.needs(method, settings)
@@ -248,7 +248,7 @@ def further_settings(settings: Settings) -> list[Any]:
 
 
 def named_methods(settings: Settings) -> list[Method]:
-    """The methods that `methods` names, in order; a method named twice counts once.
+    """Return the methods that `methods` names, in order; a method named twice counts once.
 
     Raises:
         ConfigError: one is unknown, or needs training in a project that has no questions for it.
@@ -266,22 +266,22 @@ def named_methods(settings: Settings) -> list[Method]:
 
 
 def rankings() -> list[str]:
-    """Kinds that order pieces."""
+    """Return kinds that order pieces."""
     return [name for name, kind in METHODS.items() if kind.ranking is not None]
 
 
 def controls() -> list[str]:
-    """Kinds whose measured values are known in advance."""
+    """Return kinds whose measured values are known in advance."""
     return [name for name, kind in METHODS.items() if kind.control]
 
 
 def unplaced() -> list[str]:
-    """Kinds that cannot answer real questions: they are shown beside others, but not ranked with them."""
+    """Return kinds that cannot answer real questions: they are shown beside others, but not ranked with them."""
     return [name for name, kind in METHODS.items() if kind.gold]
 
 
 def all_methods(settings: Settings) -> list[Method]:
-    """Every method of a group or of the settings, whether it can be trained or not."""
+    """Return every method of a group or of the settings, whether it can be trained or not."""
     names = [name for group in GROUPS.values() for name in group(settings)]
     named = [name for name in settings.methods or () if name not in GROUPS]
     return list({method.name: method for method in (parse(name, settings) for name in [*names, *named])}.values())

@@ -44,7 +44,7 @@ FIRST_OPTIONS: dict[str, Any] = {"learning_rate": 0.15, "feature_fraction": 0.7}
 
 
 def lightgbm() -> Any:
-    """LightGBM, with the OpenMP of torch where torch is installed.
+    """Return LightGBM, with the OpenMP of torch where torch is installed.
 
     Its wheel loads the system's libgomp; with that loaded first, torch's bf16 attention on the CPU was 20 times slower.
     And it imports scikit-learn and pandas where they are installed, for classes that nobody uses here: nine tenths of
@@ -74,7 +74,7 @@ def lightgbm() -> Any:
 
 
 def binned(features: np.ndarray, names: Sequence[str], seed: int) -> Any:
-    """LightGBM's data set of all candidates, from which those of some questions are taken without binning again.
+    """Return LightGBM's data set of all candidates, from which those of some questions are taken without binning again.
 
     Args:
         features: float32 of shape (n, features).
@@ -96,7 +96,7 @@ def train(
     advance: Callable[[], object],
     first: bool = False,
 ) -> Any:
-    """A booster; in one thread, so that trainings can run side by side and none waits spinning for another's core.
+    """Return booster; in one thread, so that trainings can run side by side and none waits spinning for another's core.
 
     Args:
         data: Result of `binned`.
@@ -124,7 +124,7 @@ def _options(seed: int) -> dict[str, Any]:
 
 
 def _written(names: Sequence[str]) -> list[str]:
-    """Names of features as LightGBM takes them."""
+    """Return names of features as LightGBM takes them."""
     return [name.replace(" ", "_") for name in names]
 
 
@@ -134,5 +134,5 @@ def scores(booster: Any, features: np.ndarray) -> np.ndarray:
 
 
 def contributions(booster: Any, features: np.ndarray) -> np.ndarray:
-    """What each feature adds to the score of every candidate (TreeSHAP), float64 of shape (n, features)."""
+    """Return what each feature adds to the score of every candidate (TreeSHAP), float64 of shape (n, features)."""
     return np.asarray(booster.predict(features, pred_contrib=True, num_threads=1), np.float64)[:, :-1]

@@ -34,7 +34,7 @@ class Tuned(Rules):
     """The fitted weights of `tuned`."""
 
     def files(self, facts: Mapping[str, Any]) -> dict[str, bytes]:
-        """What `open_tuned` reads, by the name of the file; `facts` are its `facts`."""
+        """Return what `open_tuned` reads, by the name of the file; `facts` are its `facts`."""
         return {ARRAYS: encode({name: np.array([value]) for name, value in asdict(self.weighing).items()}, facts)}
 
 
@@ -47,7 +47,7 @@ class Mix:
     places: Places
 
     def features(self, inputs: Inputs) -> np.ndarray:
-        """The features of every candidate, float32 of shape (n, features), in the order of `features.names`."""
+        """Return the features of every candidate, float32 of shape (n, features), in the order of `features.names`."""
         columns = inputs.columns
         if columns is None:
             columns = features.of_candidates(inputs.candidates, inputs.finest, inputs.words)
@@ -59,7 +59,7 @@ class Mix:
         return boosted(inputs.candidates, mix.scores(self.booster, self.features(inputs)))
 
     def files(self, facts: Mapping[str, Any]) -> dict[str, bytes]:
-        """What `open_mix` reads, by the name of the file; `facts` are its `facts`."""
+        """Return what `open_mix` reads, by the name of the file; `facts` are its `facts`."""
         arrays = {"mean": self.components.mean, "axes": np.ascontiguousarray(self.components.axes)}
         arrays |= {f"places {name}": array for name, array in self.places.arrays.items()}
         return {ARRAYS: encode(arrays, facts), TREES: self.booster.model_to_string().encode()}
@@ -83,7 +83,7 @@ class Opening:
 
 
 def facts(kind: str, opening: Opening) -> dict[str, Any]:
-    """What a model must have been trained for to be used; `mix` alone knows corpora, by their position."""
+    """Return what a model must have been trained for to be used; `mix` alone knows corpora, by their position."""
     facts = {"model": kind, "encoder": opening.encoder, "experts": list(opening.experts), "features": features.VERSION}
     return {**facts, "corpora": list(opening.corpora)} if kind == "mix" else facts
 

@@ -26,7 +26,7 @@ AFTER = 2
 def merged(
     first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray], after: int = AFTER
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Two lists of pieces as one, each piece once.
+    """Return two lists of pieces as one, each piece once.
 
     Args:
         first: Question and piece, by question, best first.
@@ -45,7 +45,7 @@ def merged(
 
 
 def following(vectors: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """Vectors of questions together with their best pieces: unit vectors, float32 of shape (questions, size).
+    """Return vectors of questions together with their best pieces: unit vectors, float32 of shape (questions, size).
 
     Args:
         vectors: Of the questions.

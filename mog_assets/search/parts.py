@@ -56,7 +56,7 @@ class QuestionPart:
         taught: Relevance,
         **arrays: np.ndarray,
     ) -> QuestionPart:
-        """A part of these questions; `arrays` are those that do not follow from them."""
+        """Return a part of these questions; `arrays` are those that do not follow from them."""
         return cls(
             gold,
             taught,
@@ -74,7 +74,7 @@ class QuestionPart:
         return self.of(np.flatnonzero(self.usable))
 
     def encoded(self) -> bytes:
-        """The part as a file: a third of the bytes of its arrays."""
+        """Return the part as a file: a third of the bytes of its arrays."""
         arrays = {name: getattr(self.candidates, name) for name in _CANDIDATES}
         for what, gold in (("gold", self.gold), ("taught", self.taught)):
             arrays |= {f"{what} {name}": getattr(gold, name) for name in _EVIDENCE}
@@ -90,7 +90,7 @@ class QuestionPart:
 
     @classmethod
     def read(cls, data: bytes) -> QuestionPart:
-        """What `encoded` gave."""
+        """Return what `encoded` gave."""
         with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
             arrays, texts = decode(stream.read())
         arrays = {name: a.astype(np.int64) if a.dtype == np.int32 else a for name, a in arrays.items()}
@@ -102,14 +102,14 @@ class QuestionPart:
         return cls(gold, taught, **columns, **{name: texts[name] for name in _TEXTS})
 
     def of(self, questions: np.ndarray) -> QuestionPart:
-        """Some questions, by position, in this order."""
+        """Return some questions, by position, in this order."""
         columns: dict[str, Any] = {name: getattr(self, name)[questions] for name in _NUMBERS}
         columns |= {name: [getattr(self, name)[i] for i in questions.tolist()] for name in _TEXTS}
         return QuestionPart(self.gold.of(questions), self.taught.of(questions), **columns)
 
 
 def joined(parts: Sequence[QuestionPart]) -> QuestionPart:
-    """The questions of several parts, one part after the other."""
+    """Return the questions of several parts, one part after the other."""
     rows = np.cumsum([0, *(len(part.candidates.question) for part in parts)])
     candidates, golds = concatenated([part.candidates for part in parts], 0), []
     for what in ("gold", "taught"):

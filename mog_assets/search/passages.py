@@ -43,18 +43,18 @@ class Passages:
     score: np.ndarray
 
     def at(self, rows: np.ndarray) -> Passages:
-        """Some rows: a mask, or positions in order."""
+        """Return some rows: a mask, or positions in order."""
         return Passages(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def joined(self, others: Passages) -> Passages:
-        """These and passages of other questions, by question."""
+        """Return these and passages of other questions, by question."""
         order = np.argsort(np.concatenate([self.question, others.question]), kind="stable")
         columns = (field.name for field in fields(self))
         return Passages(*(np.concatenate([getattr(self, n), getattr(others, n)])[order] for n in columns))
 
 
 def characters(document: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Sizes of spans in characters."""
+    """Return sizes of spans in characters."""
     return end - start
 
 
@@ -97,7 +97,7 @@ def joined(
 
 
 def fitting(passages: Passages, budget: int, sizes: Sizes = characters) -> Passages:
-    """The best passages that fit into a budget as they are, of several spans each; always the best one."""
+    """Return the best passages that fit into a budget as they are, of several spans each; always the best one."""
     length = sizes(passages.document, passages.start, passages.end)
     used = running(length, passages.question) + length
     full = (used > budget) & (passages.rank > 0)

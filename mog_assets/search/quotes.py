@@ -33,13 +33,13 @@ class Quoted:
 
 
 def phrases(question: str) -> list[str]:
-    """What is quoted in a question, without white space around it."""
+    """Return what is quoted in a question, without white space around it."""
     texts = [next(group for group in match.groups() if group) for match in QUOTED.finditer(question)]
     return [text.strip() for text in texts if re.search(r"\w", text)]
 
 
 def quoted(question: str, corpora: Corpora) -> Quoted | None:
-    """Where texts have what is quoted in a question; None if nothing is.
+    """Return where texts have what is quoted in a question; None if nothing is.
 
     Case, the kind of white space and hidden characters do not matter; a phrase begins and ends with whole words.
     """
@@ -62,7 +62,7 @@ def quoted(question: str, corpora: Corpora) -> Quoted | None:
 
 
 def _documents_with(wanted: Sequence[str], corpora: Corpora, code: str) -> np.ndarray:
-    """Documents that have all terms of the phrases in a language; all of them if the phrases have none."""
+    """Return documents that have all terms of the phrases in a language; all of them if the phrases have none."""
     terms = sorted({term for row in terms_of(wanted, code) for term in row})
     matches, document_of = corpora.words.matches(terms), corpora.layout.document_of
     documents_of = [np.unique(document_of[matches.texts_of(place)]) for place in range(len(terms))]

@@ -67,7 +67,7 @@ RANKINGS = "rankings"
 
 
 def ranked_by(ranking: Ranking, description: str, look: tuple[str, str]) -> Kind:
-    """A ranking as a kind of method."""
+    """Return a ranking as a kind of method."""
     return Kind(
         multihop.ranked_again if ranking.second_hop else Retrieval.ranked_pieces,
         lambda method, settings: _needs(ranking, settings),
@@ -90,7 +90,7 @@ def _needs(ranking: Ranking, settings: Settings) -> Needs:
 
 
 def searched(settings: Settings) -> Needs:
-    """What every search reads."""
+    """Return what every search reads."""
     vectors = [f"embeddings/level_{level}" for level in settings.level_range]
     return Needs(("documents", "chunks/level_1", "tokens", "bm25/level_1", *vectors, "neighbours"), ("statistics",))
 
@@ -114,7 +114,7 @@ def models_of(settings: Settings) -> dict[str, str]:
 
 
 def rereads(settings: Settings) -> list[str]:
-    """The ranking that asks experts which read texts together with the question, if there are any."""
+    """Return the ranking that asks experts which read texts together with the question, if there are any."""
     return [RERANKED] if any(EXPERTS[name].reads for name in settings.ranking.experts) else []
 
 

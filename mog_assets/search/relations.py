@@ -51,7 +51,7 @@ class Edges:
 
 
 def best(candidates: Candidates, value: np.ndarray, count: int) -> np.ndarray:
-    """Rows of the `count` best candidates of every question, best first; of equal ones the earlier piece."""
+    """Return rows of the `count` best candidates of every question, best first; of equal ones the earlier piece."""
     order = ordered(candidates, value)
     return order[places(candidates.question[order]) < count]
 

@@ -40,7 +40,7 @@ class Relevance:
     def located(
         cls, candidates: Candidates, evidence: Sequence[Sequence[tuple[int, int, int]]], layout: Layout
     ) -> Relevance:
-        """The evidence of questions.
+        """Return the evidence of questions.
 
         Args:
             candidates: Their candidates.
@@ -65,7 +65,7 @@ class Relevance:
         return cls(candidates, characters, *(np.concatenate([empty, *parts]) for parts in (rows, starts, ends)))
 
     def of(self, questions: np.ndarray) -> Relevance:
-        """The evidence of some questions, in this order; see `Candidates.of`."""
+        """Return the evidence of some questions, in this order; see `Candidates.of`."""
         first, last = self.candidates.offsets[questions], self.candidates.offsets[questions + 1]
         rows = ranges(first, last)
         place = np.full(len(self.candidates.question), -1)
@@ -75,7 +75,7 @@ class Relevance:
         return Relevance(candidates, characters, place[self.row[chosen]], self.start[chosen], self.end[chosen])
 
     def only(self, questions: np.ndarray) -> Relevance:
-        """Without the evidence of all but some questions, bool of shape (questions,)."""
+        """Return the same without the evidence of all but some questions, bool of shape (questions,)."""
         chosen = questions[self.candidates.question[self.row]]
         characters = np.where(questions, self.characters, 0)
         return Relevance(self.candidates, characters, self.row[chosen], self.start[chosen], self.end[chosen])
@@ -92,7 +92,7 @@ class Relevance:
         return np.ceil(GRADES * np.clip(self.covered / np.maximum(could, 1), 0, 1) - 1e-9).astype(np.int64)
 
     def recall(self, order: np.ndarray) -> np.ndarray:
-        """Evidence recall of every question: `ER`, see `evaluate.measures.evaluate`.
+        """Return evidence recall of every question: `ER`, see `evaluate.measures.evaluate`.
 
         Args:
             order: Rows of the candidates by question, best first.
@@ -133,7 +133,7 @@ def chunk_scores(candidates: Candidates, chunk: np.ndarray, scores: Sequence[np.
 
 
 def fixed_order(candidates: Candidates, chunk: np.ndarray, scores: Sequence[np.ndarray]) -> np.ndarray:
-    """Rows of candidates in the order of one level: chunk by chunk, and pieces of a chunk in reading order.
+    """Return rows of candidates in the order of one level: chunk by chunk, and pieces of a chunk in reading order.
 
     Args:
         candidates: The candidates.

@@ -59,7 +59,7 @@ Advance = Callable[[int], object]
 
 
 def _silent(done: int) -> None:
-    """No progress is shown."""
+    """Do nothing: no progress is shown."""
 
 
 @dataclass(frozen=True)
@@ -137,13 +137,13 @@ def prepared_mix(examples: Examples, seed: int, advance: Advance = _silent) -> t
 
 
 def trained_mix(examples: Examples, seed: int) -> Mix:
-    """`mix` trained on all of some questions."""
+    """Return `mix` trained on all of some questions."""
     prepared, train = prepared_mix(examples, seed)
     return train(np.ones(len(prepared.documents), bool))
 
 
 def hard(examples: Examples, scores: np.ndarray, best: int, others: int, seed: int) -> np.ndarray:
-    """Candidates that are worth training on, bool of shape (n,): none that may be relevant or not.
+    """Return candidates that are worth training on, bool of shape (n,): none that may be relevant or not.
 
     Args:
         examples: Questions with their candidates.

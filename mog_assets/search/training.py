@@ -102,7 +102,7 @@ class Examples:
         )
 
     def of(self, rows: np.ndarray) -> Examples:
-        """Some questions, bool of shape (questions,)."""
+        """Return some questions, bool of shape (questions,)."""
         chosen = np.flatnonzero(rows)
         return Examples(
             self.gold.of(chosen),
@@ -119,13 +119,13 @@ class Examples:
 
 
 def sample_questions(questions: Sequence[Question], most: int) -> list[Question]:
-    """At most so many questions, by a hash of their document, so that few change when questions are added."""
+    """Return at most so many questions, by a hash of their document, so that few change when questions are added."""
     ordered = sorted(questions, key=lambda q: (_sampling_key(q.document), q.document, q.id))
     return sorted(ordered[:most], key=lambda q: q.id)
 
 
 def part_of(document: str, parts: int) -> int:
-    """The part, from 0, that a document's questions are in, whatever else there is."""
+    """Return the part, from 0, that a document's questions are in, whatever else there is."""
     return int(_hash(document), 16) % parts
 
 
@@ -139,7 +139,7 @@ def _hash(text: str) -> str:
 
 
 def fixed_recalls(examples: Examples) -> dict[str, np.ndarray]:
-    """ER of every question by every fixed level of each retriever, by name such as `bm25:fixed-2`."""
+    """Return ER of every question by every fixed level of each retriever, by name such as `bm25:fixed-2`."""
     candidates, of = examples.candidates, {name: i for i, name in enumerate(examples.experts)}
     recalls = {}
     for level in sorted(int(name.removeprefix("bm25-")) for name in of if name.startswith("bm25-")):
@@ -186,19 +186,19 @@ def cross_validated(examples: Examples, train: Train[M], threads: int = 1) -> tu
 
 
 def recalls_of_fewer(examples: Examples, train: Train[M], questions: int | None, threads: int = 1) -> np.ndarray:
-    """ER of every question as by `cross_validated`, each model trained on at most so many questions; None for all."""
+    """Return ER of every question as by `cross_validated`, each trained on at most so many questions; None for all."""
     with ThreadPoolExecutor(threads, "training") as pool:
         return np.sum([*pool.map(lambda fold: _tested(examples, train, fold, questions), range(FOLDS))], axis=0)
 
 
 def fused_recalls(examples: Examples, weighing: type[Blend] = Blend) -> np.ndarray:
-    """ER of every question by `fused`, or another ranking without training, float64 of shape (questions,)."""
+    """Return ER of every question by `fused`, or another ranking without training, float64 of shape (questions,)."""
     scores = weighing().scores(examples.candidates, examples.experts)
     return examples.gold.recall(ordered(examples.candidates, scores))
 
 
 def _tested(examples: Examples, train: Train[M], fold: int, most: int | None) -> np.ndarray:
-    """ER of the questions of a fold by a model trained on the others, float64 of shape (questions,); 0 elsewhere."""
+    """Return ER of the questions of a fold by a model trained on the others, float64 (questions,); 0 elsewhere."""
     recalls, tested = np.zeros(len(examples.documents)), examples.folds == fold
     rows, order = ~tested, examples.sampling_order
     if most is not None:

@@ -68,7 +68,7 @@ def train(
 
 
 def _numbers(place: np.ndarray) -> np.ndarray:
-    """What is fitted, given how many widths of the prior each number is from its mean."""
+    """Return what is fitted, given how many widths of the prior each number is from its mean."""
     return _MEANS + _WIDTHS * place
 
 

@@ -29,7 +29,7 @@ Spans = list[tuple[int, int, int]]
 
 
 def measured(questions: Sequence[Question], corpora: Corpora) -> list[Spans]:
-    """Evidence of questions for measuring: their places, or whole relevant documents.
+    """Return evidence of questions for measuring: their places, or whole relevant documents.
 
     Where only answers are known, there is none.
 
@@ -50,7 +50,7 @@ def measured(questions: Sequence[Question], corpora: Corpora) -> list[Spans]:
 
 
 def taught(questions: Sequence[Question], candidates: Candidates, scores: np.ndarray, corpora: Corpora) -> list[Spans]:
-    """Evidence of questions for training: their places, or a guess at them.
+    """Return evidence of questions for training: their places, or a guess at them.
 
     In relevant documents, the passages that hold the answer; without one, the best by the scores. Where only the
     answer is known, the passages among the best by the scores that hold it. benchmarks/weak.py compares them.
@@ -101,12 +101,12 @@ def taught(questions: Sequence[Question], candidates: Candidates, scores: np.nda
 
 
 def _relevant(question: Question, corpora: Corpora) -> list[int]:
-    """Positions of the relevant documents of a question."""
+    """Return positions of the relevant documents of a question."""
     return [corpora.position[document] for document, grade in question.grades.items() if grade > 0]
 
 
 def texts_of_answer(question: Question) -> list[str]:
-    """The texts that a passage with the answer may hold; none if they say nothing, such as `yes`."""
+    """Return the texts that a passage with the answer may hold; none if they say nothing, such as `yes`."""
     letter = question.options.get(question.answer)
     texts = [letter or question.answer, *question.aliases]
     useful = [text for text in texts if _words(text) and text.strip().casefold() not in _EMPTY]
@@ -114,7 +114,7 @@ def texts_of_answer(question: Question) -> list[str]:
 
 
 def _share(answers: Sequence[str], words: Sequence[str]) -> float:
-    """How much of the best of some answers a passage holds, 0 … 1."""
+    """Return how much of the best of some answers a passage holds, 0 … 1."""
     text, present, best = f" {' '.join(words)} ", set(words), 0.0
     for answer in answers:
         terms = _words(answer)

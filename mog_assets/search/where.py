@@ -101,7 +101,7 @@ class Fields:
         self._alone = RLock()
 
     def names(self, documents: np.ndarray | None = None) -> tuple[str, ...]:
-        """Names that a filter may use.
+        """Return names that a filter may use.
 
         Args:
             documents: Those that must have a name, bool of shape (documents,); None for any.
@@ -116,7 +116,7 @@ class Fields:
         )
 
     def _documents_by_name(self) -> dict[str, np.ndarray]:
-        """The documents that have each name, by their positions."""
+        """Return the documents that have each name, by their positions."""
         if self._by_name is None:
             positions_of: dict[str, array[int]] = {}
             for position, (_, row) in enumerate(self._rows(["metadata"])):
@@ -126,7 +126,7 @@ class Fields:
         return self._by_name
 
     def documents_by_value(self, name: str) -> dict[Scalar, np.ndarray]:
-        """The documents that have each value under a name of their metadata, by their positions."""
+        """Return the documents that have each value under a name of their metadata, by their positions."""
         positions_of: dict[Scalar, array[int]] = {}
         with self._alone:
             for position, values in enumerate(self._column(_OWN_KEY + name)):
@@ -158,7 +158,7 @@ class Fields:
         return True
 
     def mask(self, where: Where, known: Sequence[str] | None = None) -> np.ndarray:
-        """The documents that meet a filter, bool of shape (documents,).
+        """Return the documents that meet a filter, bool of shape (documents,).
 
         Args:
             where: The filter.
@@ -202,7 +202,7 @@ class Fields:
         return mask
 
     def _column(self, name: str) -> list[tuple[Scalar, ...]]:
-        """The values of every document under a name; a document without it has none."""
+        """Return the values of every document under a name; a document without it has none."""
         if name not in self._columns:
             columns = ["id", "title"] if name in ("id", "title") else ["metadata"]
             self._columns[name] = [self._values(name, owner, row) for owner, row in self._rows(columns)]
@@ -221,13 +221,13 @@ class Fields:
         return tuple(value for key, value in _flat(metadata) if key == wanted)
 
     def _rows(self, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The corpus' position and the columns of every document, in order; a bucket at a time."""
+        """Return the corpus' position and the columns of every document, in order; a bucket at a time."""
         rows = (row for table in self._corpora.tables(columns) for row in table.to_pylist())
         return zip(self._corpora.owners.tolist(), rows, strict=True)
 
 
 def _met(items: Items, name: str, test: Test, documents: int) -> np.ndarray:
-    """The documents of which a chunk has a value that meets a test, bool of shape (documents,)."""
+    """Return the documents of which a chunk has a value that meets a test, bool of shape (documents,)."""
     values, which = items.values[name]
     meets = np.fromiter(map(test, values), bool, len(values))
     mask = np.zeros(documents, bool)
@@ -252,7 +252,7 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Scalar]]:
 
 
 def parse(where: Where) -> dict[str, Test]:
-    """The test of each name's values.
+    """Return the test of each name's values.
 
     Raises:
         ConfigError: it is no filter; the message says where.
@@ -310,12 +310,12 @@ def _one_of(place: str, values: Sequence[Any]) -> Test:
 
 
 def _glob(pattern: str) -> Test:
-    """A pattern of paths: `*`, `?` and `[…]` stay within a folder, `**` stands for any folders."""
+    """Return a pattern of paths: `*`, `?` and `[…]` stay within a folder, `**` stands for any folders."""
     # A folder at a time: in one regular expression, many stars could take forever.
     parts = [None if part == "**" else re.compile(fnmatch.translate(part)) for part in pattern.split("/")]
 
     def closed(states: set[int]) -> set[int]:
-        """With what follows a `**` that matches no folder."""
+        """Return states with what follows a `**` that matches no folder."""
         for state in range(len(parts)):
             if state in states and parts[state] is None:
                 states.add(state + 1)

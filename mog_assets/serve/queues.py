@@ -83,7 +83,7 @@ class Slots:
         return await self.wait(self.start(lambda: function(*arguments, **keywords)))
 
     async def run_watched(self, function: Callable[[Happened], T]) -> T:
-        """As `run`, for a function that tells what happens; telling it ends the work when nobody waits any more."""
+        """Do as `run`, for a function that tells what happens; telling it ends the work when nobody waits any more."""
         gone = Event()
 
         def happened(name: str, data: dict[str, Any]) -> None:
@@ -246,7 +246,7 @@ class Stream:
         return self._sent(self._work.start(lambda: self._ask(self._note)))
 
     def _note(self, name: str, data: dict[str, Any]) -> None:
-        """Called by the work, in its thread."""
+        """Note what the work tells, in its thread."""
         if self._gone.is_set():
             raise Abandoned
         self._loop.call_soon_threadsafe(self._events.put_nowait, (name, data))

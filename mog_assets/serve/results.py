@@ -16,7 +16,7 @@ class JsonResult:
     __slots__ = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return it as JSON values."""
         return {each.name: _json(getattr(self, each.name)) for each in fields(self)}  # type: ignore[arg-type]
 
 
@@ -87,7 +87,7 @@ class Passage(JsonResult):
         return self.spans[0].end
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return it as JSON values."""
         return {**JsonResult.to_json(self), "start": self.start, "end": self.end}
 
 
@@ -120,7 +120,7 @@ class Retrieved(JsonResult):
     details: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return it as JSON values."""
         content = JsonResult.to_json(self)
         del content["details"]
         content |= {name: content.pop(name) for name in ("passages", "weights")}

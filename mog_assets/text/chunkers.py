@@ -78,7 +78,7 @@ class Chunker:
 
 
 def sentences(text: str, finest_chars: int) -> Spans:
-    """Whole sentences packed up to `finest_chars` characters; no chunk is longer.
+    """Return whole sentences packed up to `finest_chars` characters; no chunk is longer.
 
     A longer sentence is cut at white space, or anywhere if there is none.
     """
@@ -97,7 +97,7 @@ def sentences(text: str, finest_chars: int) -> Spans:
 
 
 def fixed(text: str, finest_chars: int, tokens: int | None = None) -> Spans:
-    """Equal lengths, regardless of the content; the last chunk has the rest."""
+    """Return equal lengths, regardless of the content; the last chunk has the rest."""
     starts = np.arange(0, len(text), finest_chars) if tokens is None else token_starts(text)[::tokens]
     return spans_to([*starts[1:].tolist(), len(text)] if text else [])
 
@@ -142,7 +142,7 @@ def recursive(text: str, finest_chars: int) -> Spans:
 
 
 def semantic(text: str, finest_chars: int, vectors: np.ndarray) -> Spans:
-    """Breaks between sentences where the meaning changes most; no chunk is longer than twice `finest_chars`.
+    """Return breaks between sentences where the meaning changes most; no chunk is longer than twice `finest_chars`.
 
     A drop is 1 − the cosine of the two windows around the units on either side; a window is the mean of a unit's vector
     and those of its neighbours. Drops are taken in descending order, the earlier of two equal ones first:
@@ -192,7 +192,7 @@ _PARAGRAPH = 0.6
 
 
 def paragraphs(text: str, finest_chars: int) -> Spans:
-    """Whole sentences in chunks of similar length that preferably end at a paragraph end.
+    """Return whole sentences in chunks of similar length that preferably end at a paragraph end.
 
     Minimises the sum over all chunks of the squared relative distance from `finest_chars`, plus `_PARAGRAPH` for every
     paragraph that begins inside a chunk. No chunk is longer than twice `finest_chars`.

@@ -82,7 +82,7 @@ class Layout:
         return first, np.minimum(first + width, self.offsets[document + 1])
 
     def chunk_spans(self, chunks: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Document position, start and end offset of each of these chunks of `level`."""
+        """Return document position, start and end offset of each of these chunks of `level`."""
         first, last = self.covered(chunks, level)
         return self.document_of[first], self.spans[first, 0], self.spans[last - 1, 1]
 

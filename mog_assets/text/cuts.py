@@ -26,7 +26,7 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 def token_starts(text: str) -> np.ndarray:
-    """Offsets at which the tokens of a text start: words (runs of letters, digits, underscores) and punctuation marks.
+    """Return offsets at which the tokens of a text start: words (letters, digits, underscores) and punctuation.
 
     Returns:
         int64 array of strictly increasing offsets.
@@ -35,7 +35,7 @@ def token_starts(text: str) -> np.ndarray:
 
 
 def sentence_ends(text: str) -> np.ndarray:
-    """Offsets just after each sentence and the white space that follows it.
+    """Return offsets just after each sentence and the white space that follows it.
 
     Returns:
         int64 array of strictly increasing offsets; the last one is len(text) unless the text is empty.
@@ -53,7 +53,7 @@ def sentence_ends(text: str) -> np.ndarray:
 
 
 def units(text: str, longest: int) -> np.ndarray:
-    """Offsets just after each sentence; a sentence of more than `longest` characters counts as several.
+    """Return offsets just after each sentence; a sentence of more than `longest` characters counts as several.
 
     It is cut at white space, or anywhere if there is none: a text without sentence ends, such as a table, would
     otherwise be one unit as long as its document.
@@ -93,7 +93,7 @@ def unit_chars(finest_chars: int) -> int:
 
 
 def spans_to(ends: Sequence[int] | np.ndarray) -> Spans:
-    """Adjacent spans, the first from 0, each to one of these offsets."""
+    """Return adjacent spans, the first from 0, each to one of these offsets."""
     after = np.asarray(ends, np.int64)
     return np.stack([np.concatenate([[0], after[:-1]]), after], axis=1) if len(after) else np.zeros((0, 2), np.int64)
 

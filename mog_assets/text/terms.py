@@ -49,7 +49,7 @@ _NONE = Language("")
 
 @cache
 def _words() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Matches words of texts without n-grams; and words, and runs of characters that n-grams are made of."""
+    """Return matches words of texts without n-grams; and words, and runs of characters that n-grams are made of."""
     marks = _class(c for c in range(128, sys.maxunicode) if unicodedata.category(chr(c)) in {"Mn", "Mc"})
     letter = rf"[^\W{BIGRAMS}{TRIGRAMS}]"
     word = rf"{letter}(?:{letter}|(?![{BIGRAMS}{TRIGRAMS}])[{marks}])+"
@@ -150,7 +150,7 @@ def located(texts: Sequence[str], language: str = DEFAULT) -> tuple[list[list[in
 
 
 def tokenise(texts: Sequence[str], language: str = DEFAULT) -> tuple[list[list[int]], list[str]]:
-    """Token ids of each text in a language, and the terms that the ids stand for."""
+    """Return token ids of each text in a language, and the terms that the ids stand for."""
     _, rows, terms = located(texts, language)
     return rows, terms
 

@@ -84,7 +84,7 @@ class Calibration:
         return calibrated
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return it as JSON values."""
         return asdict(self)
 
 

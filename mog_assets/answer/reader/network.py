@@ -78,7 +78,7 @@ def merged(bert: Bert, trained: Mapping[str, Tensor]) -> Bert:
 
 
 def logits(bert: Bert, trained: Mapping[str, Tensor], ids: Tensor, kinds: Tensor, mask: Tensor) -> Tensor:
-    """Logits of every token as first and last token of the answer, float of shape (windows, tokens, 2).
+    """Return logits of every token as first and last token of the answer, float of shape (windows, tokens, 2).
 
     Args:
         bert: With merged adapters, or with adapters beside its weights, as it is trained.

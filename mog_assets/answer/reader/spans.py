@@ -71,7 +71,7 @@ class SpanReader:
         return sorted(spans, key=lambda span: -span.score)
 
     def _logits(self, windows: Sequence[Window]) -> list[np.ndarray]:
-        """Logits of each window, by as many threads as torch has."""
+        """Return logits of each window, by as many threads as torch has."""
         threads = torch.get_num_threads()
         if not windows:
             return []

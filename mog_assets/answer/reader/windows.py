@@ -77,7 +77,7 @@ class ReaderTokenizer:
         self._says[sizes] = True
 
     def __call__(self, texts: Sequence[str]) -> list[TextTokens]:
-        """Tokens of each text."""
+        """Return tokens of each text."""
         encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [
             TextTokens(np.array(one.ids, np.int64), np.array(one.offsets, np.int64).reshape(len(one.ids), 2))

@@ -67,7 +67,7 @@ def in_order(glyphs: list[Glyph], height: float, gap: float) -> tuple[list[str],
 
 
 def _joined(glyphs: list[Glyph], leftward: bool) -> list[Glyph]:
-    """Glyphs with what belongs to them: further letters of a ligature, which have its box, and combining marks."""
+    """Return glyphs with what belongs to them: further letters of a ligature, in its box, and combining marks."""
     joined: list[Glyph] = []
     marks: list[Glyph] = []
     dropped, width_of_box = Glyph("", math.inf, math.inf), 0.0
@@ -121,7 +121,7 @@ def _letters(text: str) -> str:
 
 
 def _leftward(glyphs: list[Glyph]) -> list[Glyph]:
-    """Glyphs from right to left as they are read: what runs to the right within them is turned, brackets face it."""
+    """Return glyphs from right to left as they are read: what runs to the right is turned, brackets face it."""
     glyphs = list(glyphs)
     kinds = "".join(map(_kind, glyphs))
     turned = set[int]()
@@ -139,7 +139,7 @@ def _leftward(glyphs: list[Glyph]) -> list[Glyph]:
 
 
 def _rightward(glyphs: list[Glyph]) -> list[Glyph]:
-    """Glyphs from left to right as they are read: what runs to the left within them is turned."""
+    """Return glyphs from left to right as they are read: what runs to the left within them is turned."""
     for match in _LEFTWARD.finditer("".join(map(_kind, glyphs))):
         glyphs = [
             *glyphs[: match.start()],
@@ -150,7 +150,7 @@ def _rightward(glyphs: list[Glyph]) -> list[Glyph]:
 
 
 def _kind(glyph: Glyph) -> str:
-    """Of a glyph: a letter that runs to the right or the left, a number, what may stand within one, or neutral."""
+    """Return the kind of a glyph: a letter that runs right or left, a number, what may stand within one, or neutral."""
     kind = unicodedata.bidirectional(glyph.text[0])
     if kind in ("L", "R"):
         return kind

@@ -80,7 +80,7 @@ def read_html(html: str, fallback: str) -> Parsed:
 
 
 def _closed(html: str) -> str:
-    """HTML in which every construct is closed; unclosed ones become text."""
+    """Return HTML in which every construct is closed; unclosed ones become text."""
     # Python's parser searches the whole page for each end: 200 kB of `<!--` took 46 s.
     comments = html.rfind("-->") + 1
     html = html[:comments] + html[comments:].replace("<!--", "&lt;!--")
@@ -144,7 +144,7 @@ class _Hidden:
         return {name[1:] if name.startswith("#") else name for names in given for name in names.split()}
 
     def __call__(self, element: Any) -> bool:
-        """Whether an element is not read."""
+        """Return whether an element is not read."""
         name, given = element.name, element.attrs
         if name in _UNREAD or not given:
             return name in _UNREAD or (name == "button" and self._is_control(element, ""))

@@ -195,7 +195,7 @@ def _draft(
 
 
 def _outline(pdf: pdfium.PdfDocument) -> dict[int, list[tuple[int, str]]]:
-    """Depth and title of the bookmarks of each page, by its index."""
+    """Return depth and title of the bookmarks of each page, by its index."""
     titles: dict[int, list[tuple[int, str]]] = {}
     for number, bookmark in enumerate(pdf.get_toc(max_depth=6)):
         if number == _MOST_BOOKMARKS:

@@ -109,7 +109,7 @@ class _Places:
         self._shift = shifts[0] if shifts[0] == shifts[1] else None
 
     def index(self, unit: int) -> int:
-        """PDFium's number of a character, which it gives to what is no text, too."""
+        """Return PDFium's number of a character, which it gives to what is no text, too."""
         if self._shift is not None:
             return unit + self._shift
         return int(raw.FPDFText_GetCharIndexFromTextIndex(self._page, unit))
@@ -128,7 +128,7 @@ class _Places:
         return start, right.value
 
     def box(self, first: int, last: int) -> Box | None:
-        """From the first character of a line to its last, as high as its font; None if that is not known."""
+        """Return the box from the first character of a line to its last, as high as its font; None if not known."""
         loose, y = self._loose, self._values[1]
         start = self.index(first)
         # Not the lower edge, which differs between fonts.
@@ -183,7 +183,7 @@ def page_lines(page: pdfium.PdfPage) -> list[Line]:
 
 
 def lines_of(texts: Sequence[Recognised]) -> list[Line]:
-    """Recognised texts as lines of a page."""
+    """Return recognised texts as lines of a page."""
     lines = []
     usual = median(text.height for text in texts) if texts else 0.0
     for text, left, right, base, height in texts:

@@ -198,7 +198,7 @@ class _Styles:
         self._styles: dict[str, _Style] = {}
 
     def of(self, paragraph: Any) -> tuple[int, str | None]:
-        """Depth of a heading, 0 for other paragraphs; what stands before it, None if it is no item of a list."""
+        """Return depth of a heading, 0 for other paragraphs; what stands before it, None if it is no item of a list."""
         properties = paragraph.find(f"{WORD}pPr")
         key = value(properties, "pStyle") or ""
         style = self._styles.get(key) or self._styles.setdefault(key, self._style(key))
@@ -230,7 +230,7 @@ class _Styles:
 
 
 def _outline(properties: Any) -> int:
-    """Depth of a heading by its level in the outline; 0 for none."""
+    """Return depth of a heading by its level in the outline; 0 for none."""
     level = integer(value(properties, "outlineLvl"), 9)
     return min(level + 1, 6) if level < 9 else 0
 

@@ -58,7 +58,7 @@ def build_names(work: Work) -> None:
 
 
 def _names_of(documents: Artefact) -> list[tuple[int, Name]]:
-    """Position in the corpus and name, for all names of all documents."""
+    """Return position in the corpus and name, for all names of all documents."""
     rows, first = [], 0
     for bucket in documents.names("bucket"):
         table = pq.read_table(documents.path(bucket), columns=["title", "text", "metadata"])
@@ -160,7 +160,7 @@ PLACES_ARE_NAMES = Check(
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipes of this stage."""
+    """Return the recipes of this stage."""
     return [
         Recipe(
             key="names",

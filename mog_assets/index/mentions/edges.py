@@ -21,7 +21,7 @@ LEAST = 0.05
 
 
 def names_file(corpus: str) -> str:
-    """The file of the asset `names` with the names of a corpus."""
+    """Return the file of the asset `names` with the names of a corpus."""
     return f"names_{corpus}.parquet"
 
 
@@ -95,7 +95,7 @@ class Mentions:
 
 
 def _bearers(corpora: Corpora) -> tuple[np.ndarray, np.ndarray]:
-    """Names as digests, ascending, and the document that has each."""
+    """Return names as digests, ascending, and the document that has each."""
     name, bearer, first = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)], 0
     stored = corpora.read("names", None)
     for corpus, layout in zip(corpora.names, corpora.layouts, strict=True):
@@ -109,7 +109,7 @@ def _bearers(corpora: Corpora) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _places(corpora: Corpora) -> tuple[np.ndarray, ...]:
-    """All places where names stand: document, start, end and name, by document and start."""
+    """Return all places where names stand: document, start, end and name, by document and start."""
     parts, first = [tuple(np.zeros(0, kind) for kind in (np.int64, np.int64, np.int64, np.uint64))], 0
     for corpus in corpora.names:
         stored, documents = corpora.read("mentions", corpus), corpora.read("documents", corpus)
@@ -124,7 +124,7 @@ def _places(corpora: Corpora) -> tuple[np.ndarray, ...]:
 
 
 def _outermost(document: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Rows whose place does not lie within a longer one of the same document; rows are by document and start."""
+    """Return rows whose place does not lie within a longer one of the same document; rows are by document and start."""
     if not len(document):
         return np.zeros(0, np.int64)
     order = np.lexsort((-end, start, document))

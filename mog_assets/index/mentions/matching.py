@@ -60,7 +60,7 @@ class Matcher:
         self._digests, self._capitals = digests, capitals
 
     def find(self, texts: Iterable[str], documents: Sequence[int]) -> pa.Table:
-        """All places where the names stand in texts, overlapping ones too; by document, start, end and name.
+        """Return all places where the names stand in texts, overlapping ones too; by document, start, end and name.
 
         Args:
             texts: The texts.
@@ -80,7 +80,7 @@ class Matcher:
         return _table(document, start, end, self._digests[number])
 
     def _search(self, texts: Sequence[_Text]) -> _Places:
-        """Document, start, end and number of the name, of all places in some texts."""
+        """Return document, start, end and number of the name, of all places in some texts."""
         points = np.concatenate([one.points for one in texts])
         # Two spaces stand between texts, and an empty word between them: no name has one.
         words, spaces = _words(points)
@@ -108,7 +108,7 @@ class Matcher:
     def _beginning(
         self, words: np.ndarray, here: np.ndarray, points: np.ndarray, spaces: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Names that begin at some words: start and end in `points`, and the number of the name."""
+        """Yield names that begin at some words: start and end in `points`, and the number of the name."""
         names = _first(words[here])
         for count in range(1, self._most + 1):
             row = np.flatnonzero(self._complete.may_have(names))
@@ -127,7 +127,7 @@ class Matcher:
             names = _followed(names, words[here + count])
 
     def _are(self, points: np.ndarray, begin: np.ndarray, end: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """Whether the names stand at some places: equal hashes may be of different texts."""
+        """Return whether the names stand at some places: equal hashes may be of different texts."""
         equal = end - begin == self._sizes[number]
         rows = np.flatnonzero(equal)
         at, sizes = self._at[number[rows]], self._sizes[number[rows]]
@@ -158,20 +158,20 @@ class Filter:
 
     @classmethod
     def of(cls, hashes: np.ndarray) -> Filter:
-        """The set of some hashes."""
+        """Return the set of some hashes."""
         built = cls(np.zeros(1 << max(2 * len(hashes) - 1, 1).bit_length(), np.uint8))
         slots = hashes & built._mask
         np.bitwise_or.at(built._bits, slots >> np.uint64(3), np.uint8(1) << (slots & np.uint64(7)).astype(np.uint8))
         return built
 
     def may_have(self, hashes: np.ndarray) -> np.ndarray:
-        """Whether each may be in the set."""
+        """Return whether each may be in the set."""
         slots = hashes & self._mask
         return (self._bits[slots >> np.uint64(3)] >> (slots & np.uint64(7)).astype(np.uint8)) & np.uint8(1) != 0
 
 
 def _words(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A hash of every word of a folded text, uint64, and where the spaces are: one before each word, one at the end."""
+    """Return hashes of the words of a folded text, uint64, and where spaces are: before each word, and at the end."""
     spaces, hashes = np.flatnonzero(points == ord(" ")), [np.zeros(0, np.uint64)]
     for first in range(0, len(spaces) - 1, WORDS_AT_ONCE):
         own = spaces[first : first + WORDS_AT_ONCE + 1]
@@ -190,12 +190,12 @@ def _first(words: np.ndarray) -> np.ndarray:
 
 
 def _followed(names: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """The hash of words with a further one after them."""
+    """Return the hash of words with a further one after them."""
     return _mixed(names * np.uint64(3) + words)
 
 
 def _of_names(words: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Hashes of names, given the hashes of all their words and the number of words of each; and those of their parts.
+    """Return hashes of names, given the hashes of their words and how many each has; and those of their parts.
 
     Returns:
         The hash of every name, and the distinct hashes of what names begin with, without their last words.
@@ -210,7 +210,7 @@ def _of_names(words: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
-    """A bijection of uint64 numbers that spreads every bit (splitmix64, Steele et al. 2014)."""
+    """Return a bijection of uint64 numbers that spreads every bit (splitmix64, Steele et al. 2014)."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -228,7 +228,7 @@ def _table(document: np.ndarray, start: np.ndarray, end: np.ndarray, name: np.nd
 
 
 def read_names(path: Path) -> tuple[pa.ChunkedArray, np.ndarray, np.ndarray]:
-    """Names, digests and capitals of a table of names, one row each; see `Matcher`."""
+    """Return names, digests and capitals of a table of names, one row each; see `Matcher`."""
     table = pq.read_table(path, columns=["name", "digest", "capitals"])
     return (
         table["name"],

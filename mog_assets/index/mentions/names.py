@@ -49,7 +49,7 @@ class Name(NamedTuple):
 
 
 def names_of(title: str, text: str, metadata: str) -> list[Name]:
-    """The names of a document, each once, the title first.
+    """Return the names of a document, each once, the title first.
 
     They are its title, also without an addition in brackets at its end; an abbreviation in these brackets; its first
     Markdown heading; and the `ALIASES` of its metadata.
@@ -102,7 +102,7 @@ def _aliases(metadata: str) -> Iterator[str]:
 
 @cache
 def _tables() -> tuple[np.ndarray, np.ndarray]:
-    """For every code point, whether words have it, and what it is compared as: bool and uint32 of shape (0x110000,)."""
+    """Return for every code point whether words have it, and what it is compared as: bool and uint32 (0x110000,)."""
     points = np.arange(0x110000, dtype=np.uint32)
     word, folded = np.zeros(len(points), bool), points.copy()
     for point in range(len(points)):
@@ -127,7 +127,7 @@ def _ascii() -> tuple[np.ndarray, np.ndarray]:
 
 
 def folded(text: str) -> tuple[str, np.ndarray]:
-    """A text as it is compared: its words in lower case, each after one space, and one space at the end.
+    """Return a text as it is compared: its words in lower case, each after one space, and one space at the end.
 
     Words are runs of letters and digits. Any other characters between two words are one space, so that `Crohn’s
     disease` and `crohn's  disease` are the same.
@@ -141,7 +141,7 @@ def folded(text: str) -> tuple[str, np.ndarray]:
 
 
 def folded_points(text: str) -> tuple[np.ndarray, np.ndarray]:
-    """`folded` with the text as code points, uint32."""
+    """Return `folded` with the text as code points, uint32."""
     seen, origin = plain(text)
     points = np.frombuffer(seen.encode("utf-32-le", "surrogatepass"), "<u4")
     word, lower = _ascii() if text.isascii() else _tables()
@@ -159,7 +159,7 @@ def folded_points(text: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def folded_name(name: str) -> str:
-    """A short text as `folded` gives it, without the spaces around it."""
+    """Return a short text as `folded` gives it, without the spaces around it."""
     # Arrays take ten times as long for so few characters.
     if name.isascii():
         return " ".join(_WORDS.findall(name)).lower()

@@ -87,7 +87,7 @@ def _grade(p: Progress, roles: Roles, answer: str) -> None:
 
 
 def adaptive(questions: Sequence[AnswerRequest], means: Means, limit: str = "topics") -> list[AnswerRow]:
-    """Adaptive-RAG: a classifier picks `cot`, `one_step` or `at_rag` for each question.
+    """Answer as Adaptive-RAG: a classifier picks `cot`, `one_step` or `at_rag` for each question.
 
     A question that could not be classified has no answer.
 

@@ -50,7 +50,7 @@ _FEW = 0.05
 
 
 def at_rag(lab: Lab) -> Findings:
-    """Rounds, grades, topics and fallbacks of every AT-RAG method in the answers, and its accuracy against others."""
+    """Return rounds, grades, topics and fallbacks of every AT-RAG method, and its accuracy against others."""
     stored, tables, scores, claims = AnsweredCases.read(lab), {}, [], []
     ways = {how.name: how for how in combinations(lab.settings)}
     for name, answers, marks in stored.parts():
@@ -199,7 +199,7 @@ def _mean(values: pd.Series, documents: pd.Series, seed: int) -> str:
 
 
 def grade_rows(way: str, part: pd.DataFrame) -> list[dict[str, Any]]:
-    """Grades of answers, by round.
+    """Return grades of answers, by round.
 
     Args:
         way: Answering method.

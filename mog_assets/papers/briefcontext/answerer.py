@@ -30,7 +30,7 @@ def briefcontext(
     limit: str = "",
     rerank: Rerank | None = None,
 ) -> list[AnswerRow]:
-    """Map-reduce over partitions of the passages if two rankings disagree on the top (BriefContext, section 5.2).
+    """Answer by map-reduce over partitions if two rankings disagree on the top (BriefContext, section 5.2).
 
     A partition whose extraction fails is left out and recorded; if every extraction fails, the question has no answer.
     If no partition has relevant information, the reader answers without extractions.
@@ -78,7 +78,7 @@ def briefcontext(
 
 
 def split(passages: Sequence[RetrievedPassage], parts: int) -> list[Sequence[RetrievedPassage]]:
-    """Contiguous parts with sizes that differ by at most one; fewer parts if there are fewer passages."""
+    """Return contiguous parts with sizes that differ by at most one; fewer parts if there are fewer passages."""
     parts = min(parts, len(passages))
     cuts = [len(passages) * i // parts for i in range(parts + 1)]
     return [passages[a:b] for a, b in pairwise(cuts)]

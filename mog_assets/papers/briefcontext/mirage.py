@@ -38,7 +38,7 @@ class Accuracy:
 
 
 def score(outputs: Mapping[str, str | None], answers: Mapping[str, str]) -> list[Accuracy]:
-    """Accuracy of recorded outputs, per question set in order of name, then the average.
+    """Return accuracy of recorded outputs, per question set in order of name, then the average.
 
     Args:
         outputs: Raw output by question id, `set/…`; only these questions are scored.
@@ -59,7 +59,7 @@ def score(outputs: Mapping[str, str | None], answers: Mapping[str, str]) -> list
 
 
 def read_outputs(path: Path, answers: Mapping[str, str]) -> dict[str, str | None]:
-    """Recorded outputs: lines `{"id": "medqa/0000", "output": str|null}`.
+    """Return recorded outputs: lines `{"id": "medqa/0000", "output": str|null}`.
 
     Raises:
         MogError: the file cannot be read, or a line is not such an object, names an unknown question, or repeats one.
@@ -87,7 +87,7 @@ def read_outputs(path: Path, answers: Mapping[str, str]) -> dict[str, str | None
 
 
 def read_answers(path: Path) -> dict[str, str]:
-    """Right letters by question id, of a question set in the project's format.
+    """Yield right letters by question id, of a question set in the project's format.
 
     Raises:
         MogError: the file cannot be read.
@@ -110,7 +110,7 @@ def read_answers(path: Path) -> dict[str, str]:
 
 
 def read_lines(file: Path) -> Iterator[tuple[int, bytes]]:
-    """Line number (from 1) and bytes of every line of a `.jsonl[.gz]` file that is not blank.
+    """Yield line number (from 1) and bytes of every line of a `.jsonl[.gz]` file that is not blank.
 
     Raises:
         MogError: the file is missing, or is named `.gz` but is not a gzip file.

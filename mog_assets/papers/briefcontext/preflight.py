@@ -17,7 +17,7 @@ THRESHOLD = 0.2
 
 
 def overlap(first: Sequence[int], second: Sequence[int], n: int = TOP) -> float:
-    """Intersection over union of the first n of two rankings, in [0, 1]; 1 if both are empty."""
+    """Return intersection over union of the first n of two rankings, in [0, 1]; 1 if both are empty."""
     a, b = set(first[:n]), set(second[:n])
     return len(a & b) / len(a | b) if a | b else 1.0
 

@@ -153,7 +153,7 @@ def flips(lab: Lab) -> Findings:
 
 
 def _flips_claim(lab: Lab, name: str, rows: Sequence[Mapping[str, Any]]) -> Claim:
-    """Our claim: figure 6 shows such counts without a claim; section 4.3 says that MoG need not beat CoT."""
+    """Return our claim: figure 6 shows such counts without a claim; section 4.3 says that MoG need not beat CoT."""
     paper = "ours; nearest are Mix-of-Granularity, section 4.5, and appendix I, figure 6"
     claim = "MoG turns more wrong answers of the chain of thought right than right ones wrong."
     if not rows:

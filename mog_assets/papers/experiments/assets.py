@@ -68,7 +68,7 @@ def build_experiment(experiment: Experiment, work: Work) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Numpy numbers as JSON."""
+    """Return Numpy numbers as JSON."""
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"expected JSON values, got {type(value).__name__}")
@@ -100,7 +100,7 @@ def project(name: str, settings: Settings) -> ProjectResults:
 
 
 def _facts(tools: Tools) -> dict[str, str]:
-    """Facts about the data and software of the measurements."""
+    """Return facts about the data and software of the measurements."""
     settings = tools.settings
     packages = (*_PACKAGES, *(name for store in VECTOR_STORES.values() for name in store.packages))
     return {
@@ -116,7 +116,7 @@ def _facts(tools: Tools) -> dict[str, str]:
 
 
 def _described(question_set: QuestionSetSettings) -> str:
-    """`kinds pubmedqa, bioasq; test: test`."""
+    """Return `kinds pubmedqa, bioasq; test: test`."""
     kinds = [f"kinds {', '.join(question_set.kinds)}"] if question_set.kinds else []
     splits = [("training", question_set.train), ("test", question_set.test)]
     return "; ".join([*kinds, *(f"{what}: {', '.join(names)}" for what, names in splits if names)])
@@ -183,7 +183,7 @@ def _lab(experiment: Experiment, work: Work) -> Lab:
 
 
 def _inputs(work: Work) -> list[str]:
-    """Versions of all assets that the experiment reads."""
+    """Return versions of all assets that the experiment reads."""
     versions_of = []
     for key in work.recipe.deps:
         common = work.tools.store.find(key)
@@ -239,7 +239,7 @@ def _searched(settings: Settings) -> list[Any]:
 
 @contextmanager
 def all_answered(tools: Tools, what: str) -> Iterator[None]:
-    """For work whose result is stored: requests that an unreachable endpoint missed must not count as wrong answers.
+    """Check work whose result is stored: requests that an unreachable endpoint missed must not count as wrong answers.
 
     Raises:
         MogError: after the work, if some requests got no response. A refusal is a response.

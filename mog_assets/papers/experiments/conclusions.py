@@ -10,7 +10,7 @@ from mog_assets.papers.experiments.lab import Claim, Verdict
 
 
 def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Concatenated tables; an empty table if there are none."""
+    """Return concatenated tables; an empty table if there are none."""
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
@@ -31,7 +31,7 @@ def over_sets(paper: str, claim: str, verdicts: Mapping[str, tuple[Verdict, str]
 
 
 def every(verdicts: Iterable[Verdict]) -> Verdict:
-    """`seen` if all verdicts (at least one) are: one `not seen` decides, else one that is undecided."""
+    """Return `seen` if all verdicts (at least one) are: one `not seen` decides, else one that is undecided."""
     present = set(verdicts)
     order: tuple[Verdict, ...] = ("not seen", "undecided", "not testable here", "seen")
     return next(one for one in order if one in present)

@@ -181,7 +181,7 @@ def gold_chunks(corpora: Corpora, question: Question, level: int) -> dict[int, i
 
 
 def _random_chunks(corpora: Corpora, level: int, gold: set[int], n: int, rng: np.random.Generator) -> list[int]:
-    """Random chunks of a level from other than gold documents; fewer than n if there are not enough."""
+    """Return random chunks of a level from other than gold documents; fewer than n if there are not enough."""
     offsets = corpora.layout.level_offsets(level)
     of_gold = sum(int(offsets[document + 1] - offsets[document]) for document in gold)
     sample = rng.choice(corpora.layout.count(level), min(n + of_gold, corpora.layout.count(level)), replace=False)
@@ -199,7 +199,7 @@ def _chunks(corpora: Corpora, chunks: Sequence[Sequence[int]], level: int) -> Pa
 
 
 def place(percentile: float, size: int) -> int:
-    """Position, from 0, of a percentile of the ranks of a context, rounded to the nearest; ties go to the later one."""
+    """Return position, from 0, of a percentile of the ranks of a context, rounded; ties go to the later one."""
     return int(percentile / 100 * (size - 1) + 0.5)
 
 
@@ -256,7 +256,7 @@ def answered(
 def by_set(
     lab: Lab, size: int, ask: Callable[[str, list[Question], Find], Sequence[pd.DataFrame]]
 ) -> tuple[dict[str, list[pd.DataFrame]], list[dict[str, Any]]]:
-    """Cells of every question set with enough passages for contexts.
+    """Return cells of every question set with enough passages for contexts.
 
     Args:
         lab: The lab.

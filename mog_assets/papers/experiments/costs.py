@@ -88,7 +88,7 @@ def map_reduce_relation(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]
 
 
 def cost(lab: Lab) -> Findings:
-    """Calls, tokens, money and accuracy of every answering method."""
+    """Return calls, tokens, money and accuracy of every answering method."""
     tables, plots, claims = {}, {}, []
     for name, answers, marks in AnsweredCases.read(lab).parts():
         scores = score_answers(marks, lab.seed)
@@ -140,12 +140,12 @@ def _within(intervals: Sequence[tuple[float, float]]) -> Verdict:
 
 
 def percents(ends: tuple[float, float]) -> str:
-    """`[+1.2%, +3.4%]`."""
+    """Return `[+1.2%, +3.4%]`."""
     return f"[{ends[0]:+.1%}, {ends[1]:+.1%}]"
 
 
 def cost_rows(answers: pd.DataFrame, scores: pd.DataFrame) -> list[dict[str, Any]]:
-    """Total cost of every answering method for a question set, best method first.
+    """Return total cost of every answering method for a question set, best method first.
 
     Args:
         answers: Result of `rows.read_answers` for the question set.

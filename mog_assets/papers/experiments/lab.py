@@ -84,7 +84,7 @@ class Cached(Protocol):
     """A cache of tables."""
 
     def __call__(self, name: str, key: Any, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-        """The table of this name and key, computed if it is not cached yet.
+        """Return the table of this name and key, computed if it is not cached yet.
 
         Args:
             name: Descriptive name of letters, digits, `-`, `_`, `.` and spaces.
@@ -148,7 +148,7 @@ class Lab:
         return by_set
 
     def retrieval(self, name: str, questions: Sequence[Question] | None = None) -> Retrieval:
-        """Retrieval over the corpora of a question set, for its test questions with evidence or other questions.
+        """Return retrieval over the corpora of a question set, for its test questions with evidence or other questions.
 
         Each search runs once per experiment and is shared.
         """
@@ -351,7 +351,7 @@ def greater(row: Any, margin: float = MARGIN) -> Verdict:
 
 
 def difference_text(row: pd.Series) -> str:
-    """`+0.012 [+0.003, +0.021], p = 0.008`; for a null result also the smallest detectable difference."""
+    """Return `+0.012 [+0.003, +0.021], p = 0.008`; for a null result also the smallest detectable difference."""
     text = f"{difference_interval(row)}, {p_said(row['p'])}"
     if row["p"] < ALPHA:
         return text
@@ -363,5 +363,5 @@ def difference_text(row: pd.Series) -> str:
 
 
 def difference_interval(row: Any) -> str:
-    """`+0.012 [+0.003, +0.021]`."""
+    """Return `+0.012 [+0.003, +0.021]`."""
     return interval(row["difference"], row["difference_low"], row["difference_high"], "+.3f")

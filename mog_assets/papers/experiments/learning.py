@@ -25,7 +25,7 @@ SIZES = (100, 300, 1000)
 
 
 def learning_curve(lab: Lab) -> Findings:
-    """ER of each trained ranking, cross-validated by document, over the number of training questions."""
+    """Return ER of each trained ranking, cross-validated by document, over the number of training questions."""
     settings = lab.settings
     try:
         examples, names = training_examples(lab.read("candidates", None), settings)

@@ -17,7 +17,7 @@ _LOOKS = (("#0072B2", "o"), ("#E69F00", "s"), ("#009E73", "D"), ("#CC79A7", "^")
 def curves(
     lines: Mapping[str, pd.DataFrame], xlabel: str, ylabel: str, title: str, ticks: Sequence[int], log: bool = False
 ) -> bytes:
-    """Line plot of values over a number, with intervals if there are any.
+    """Return line plot of values over a number, with intervals if there are any.
 
     Args:
         lines: Tables with columns x and value, and low and high if there is an interval, by name.
@@ -49,7 +49,7 @@ def curves(
 
 
 def turned_right_and_wrong(rows: Sequence[Mapping[str, Any]], question_set: str) -> bytes:
-    """Bar plot of the questions that answering methods turn right (to the right) and wrong (to the left).
+    """Return bar plot of the questions that answering methods turn right (to the right) and wrong (to the left).
 
     Args:
         rows: With way, improved, degraded and n.

@@ -14,7 +14,7 @@ from mog_assets.evaluate.significance import by_document, standard_error
 def share_interval(
     outcomes: np.ndarray, documents: Sequence[Any] | np.ndarray, level: float = 0.95
 ) -> tuple[float, float]:
-    """Interval of a share that may be near 0 or 1, for which resamples may be all equal.
+    """Return interval of a share that may be near 0 or 1, for which resamples may be all equal.
 
     Clopper and Pearson's exact interval for the effective number of independent questions: n divided by the design
     effect of documents; `Totals.effective` if all questions have the same result.

@@ -92,7 +92,7 @@ class Article:
 
 
 def packed(article: Article, chars: int) -> list[int]:
-    """Whole units packed up to `chars` characters, as numbers of units that chunks end with."""
+    """Return whole units packed up to `chars` characters, as numbers of units that chunks end with."""
     taken: list[int] = []
     start = 0
     ends = article.ends

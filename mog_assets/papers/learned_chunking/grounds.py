@@ -161,7 +161,7 @@ def grounds_of(lab: Lab) -> dict[str, Ground]:
 
 
 def key_of(source: ArticleSource) -> tuple[str, str]:
-    """Corpus and id."""
+    """Return corpus and id."""
     corpus, document = source.name.split("/", 1)
     return corpus, document
 
@@ -290,7 +290,7 @@ def _chunks(scores_of: Sequence[np.ndarray], penalty: float) -> int:
 
 
 def cell_of(lab: Lab, question_set: str, ground: Ground, what: str, key: Any, cut: Callable[[], Cuts]) -> pd.DataFrame:
-    """Measures of every question with the chunks of one chunker: question, document, cell, characters, and measures."""
+    """Return measures of every question with one chunker: question, document, cell, characters, and measures."""
 
     def make() -> pd.DataFrame:
         cuts = cut()

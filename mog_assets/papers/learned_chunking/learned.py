@@ -121,7 +121,7 @@ def joined(parts: Sequence[Windows]) -> Windows:
 
 
 def _unit_features(text: str, ends: np.ndarray, opens: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """Of each unit, float32 of shape (units, UNIT_FEATURES)."""
+    """Return features of each unit, float32 of shape (units, UNIT_FEATURES)."""
     rows = np.zeros((len(ends), UNIT_FEATURES), np.float32)
     start = 0
     for i, end in enumerate(ends.tolist()):
@@ -223,7 +223,7 @@ def set_weights(model: Any, weights: Mapping[str, np.ndarray]) -> None:
 
 
 def costs(scored: np.ndarray, possible: np.ndarray) -> np.ndarray:
-    """Cost of each possible chunk: float64 of shape (starts, WINDOW), infinite for impossible ones.
+    """Return cost of each possible chunk: float64 of shape (starts, WINDOW), infinite for impossible ones.
 
     Args:
         scored: From `scores`, the logarithms of the costs.

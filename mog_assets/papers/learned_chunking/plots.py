@@ -8,7 +8,7 @@ from mog_assets.build.plots import new_figure, png
 
 
 def chunker_curves(curve: Sequence[Mapping[str, float]], best_epoch: int) -> bytes:
-    """Loss and tokens to answer of the learned chunker by epoch, as PNG.
+    """Return loss and tokens to answer of the learned chunker by epoch, as PNG.
 
     Args:
         curve: Dicts with epoch, train_loss, train_tokens and validation_tokens.

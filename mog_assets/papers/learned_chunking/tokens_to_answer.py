@@ -87,7 +87,7 @@ def tokens_to_answer(articles: Sequence[Article], cuts: Sequence[Sequence[int]])
 
 
 def _blocks(sizes: Sequence[int], most: int) -> Iterator[slice]:
-    """Consecutive items whose sizes sum to at most `most`, or single items."""
+    """Yield consecutive items whose sizes sum to at most `most`, or single items."""
     start = total = 0
     for place, size in enumerate(sizes):
         if total + size > most and place > start:
@@ -106,7 +106,7 @@ def _leave_out_article(ahead: np.ndarray, first: int, counts: Sequence[int], chu
 
 
 def _within(article: Article, chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Similarity of the article's best chunk that contains each answer, and the tokens read in the article.
+    """Return similarity of the article's best chunk that contains each answer, and the tokens read in the article.
 
     −∞ and infinity if no chunk contains it.
     """
@@ -118,7 +118,7 @@ def _within(article: Article, chunks: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def chunk_costs(articles: Sequence[Article], finest_chars: int) -> list[np.ndarray]:
-    """Costs of possible chunks for questions whose answers they contain: float64 of shape (n, WINDOW) per article.
+    """Return costs of possible chunks for questions whose answers they contain: float64 (n, WINDOW) per article.
 
     The cost is the question's tokens to answer if its answer is in that chunk and all other text is packed, divided by
     their geometric mean over the chunks that could contain the answer: the difficulty of the question itself does not

@@ -185,7 +185,7 @@ class _Data:
         return total / max(len(order), 1)
 
     def _loss(self, model: Any, starts: Any) -> Any:
-        """Poisson deviance up to a constant: a cost is a sum over questions."""
+        """Return poisson deviance up to a constant: a cost is a sum over questions."""
         import torch
 
         out = forward(model, self.windows, self.vectors, starts.numpy())

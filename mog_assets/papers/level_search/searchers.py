@@ -47,7 +47,7 @@ class Searcher(Protocol):
     """Finds chunks of a level."""
 
     def search(self, level: int, k: int) -> LevelMatches:
-        """For every question, the k best chunks of each corpus."""
+        """Return for every question, the k best chunks of each corpus."""
 
 
 def merge(chunks: Sequence[np.ndarray], scores: Sequence[np.ndarray], starts: np.ndarray) -> LevelMatches:

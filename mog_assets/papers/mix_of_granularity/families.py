@@ -31,7 +31,7 @@ class RouterFamily:
 
 
 def families(settings: Settings) -> list[RouterFamily]:
-    """Levels of chunks, and hops of the sentence graph."""
+    """Return levels of chunks, and hops of the sentence graph."""
     return [
         RouterFamily("mog-paper", "soft_labels", [f"level {level}" for level in settings.level_range]),
         RouterFamily("mogg-paper", "hop_soft_labels", [f"{hop} hops" for hop in range(GRAPH.of(settings).hops + 1)]),

@@ -32,18 +32,18 @@ class Rows(Protocol):
     """Unit vectors by row."""
 
     def rows(self, rows: np.ndarray) -> np.ndarray:
-        """Float array of shape (len(rows), size)."""
+        """Return float array of shape (len(rows), size)."""
 
 
 def _ranker(retrieval: Retrieval, graph: bool) -> Ranker:
-    """BM25 over neighbourhoods, or over levels."""
+    """Return BM25 over neighbourhoods, or over levels."""
     return hop_ranker(retrieval, None) if graph else level_ranker(retrieval, "bm25", None)
 
 
 def similarities(
     retrieval: Retrieval, questions: Sequence[Question], method: str, graph: bool, encode: Encode
 ) -> np.ndarray:
-    """Similarity of the best BM25 chunk of each granularity to the label text of each question.
+    """Return similarity of the best BM25 chunk of each granularity to the label text of each question.
 
     Args:
         retrieval: Retrieval over the corpora for these questions.
@@ -89,7 +89,7 @@ def label_table(
     similarities: np.ndarray,
     values: tuple[float, float],
 ) -> pd.DataFrame:
-    """Soft labels with the other columns a router is trained on; one row per question that has a label.
+    """Return soft labels with the other columns a router is trained on; one row per question that has a label.
 
     Args:
         name: Name of the question set.
@@ -118,7 +118,7 @@ def label_table(
 
 
 def soft_labels(similarities: np.ndarray, values: tuple[float, float]) -> np.ndarray:
-    """Target of the router for each question: `values` at its two most similar levels, 0 elsewhere.
+    """Return target of the router for each question: `values` at its two most similar levels, 0 elsewhere.
 
     Args:
         similarities: Similarity of the label text and the best chunk of each level, shape (n, levels), finest first.
@@ -171,7 +171,7 @@ def best_chunks(searcher: Searcher, levels: Sequence[int], questions: int) -> tu
 
 
 def similarities_embedding(labels: np.ndarray, tables: Mapping[int, Rows], best: np.ndarray) -> np.ndarray:
-    """Cosine of the label's vector and that of the best chunk of each level.
+    """Return cosine of the label's vector and that of the best chunk of each level.
 
     Args:
         labels: Unit vectors, shape (n, size).
@@ -211,7 +211,7 @@ def similarities_hitrate(
 def similarities_tfidf(
     label_terms: Sequence[Sequence[str]], counts: Mapping[int, Sequence[TermCounts]], best: np.ndarray
 ) -> np.ndarray:
-    """Cosine of the tf-idf vectors of the label and of the best chunk of each level.
+    """Return cosine of the tf-idf vectors of the label and of the best chunk of each level.
 
     A term that occurs tf times has the weight tf · (log((1 + N) / (1 + df)) + 1), with N chunks and df of the finest
     level over all corpora; a term in no chunk has df = 0 and lengthens the label's vector.
@@ -276,7 +276,7 @@ def evidence_vectors(
 
 
 def _label_counts(label_terms: Sequence[Sequence[str]]) -> tuple[Any, list[str]]:
-    """CSR counts of shape (labels, distinct terms), and the terms."""
+    """Return CSR counts of shape (labels, distinct terms), and the terms."""
     number: dict[str, int] = {}
     columns, data, indptr = [], [], [0]
     for row in label_terms:
@@ -300,7 +300,7 @@ def _products(
     best: np.ndarray,
     weigh: Callable[[Any, Sequence[str]], Any],
 ) -> np.ndarray:
-    """Inner products of weighted labels and the weighted counts of their best chunks, shape (n, levels)."""
+    """Return inner products of weighted labels and the weighted counts of their best chunks, shape (n, levels)."""
     number = {term: i for i, term in enumerate(terms)}
     result = np.zeros(best.shape)
     for column, level in enumerate(sorted(counts)):
@@ -318,7 +318,7 @@ def _products(
 
 
 def _rows(part: TermCounts, chunks: np.ndarray) -> tuple[Any, list[str]]:
-    """CSR counts of some chunks over the terms that occur in them, and those terms."""
+    """Return CSR counts of some chunks over the terms that occur in them, and those terms."""
     shape = (len(part.lengths), len(part.terms))
     rows = sparse.csc_matrix((part.counts, part.indices, part.indptr), shape=shape).tocsr()[chunks]
     used, columns = np.unique(rows.indices, return_inverse=True)

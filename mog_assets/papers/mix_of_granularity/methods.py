@@ -33,7 +33,7 @@ def _most_hops(settings: Settings) -> int:
 
 
 def _fused(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
-    """Equal weights; passages are of the level of the name."""
+    """Return equal weights; passages are of the level of the name."""
     return level_ranker(retrieval, method.retriever, groups).equally(method.level or 1)
 
 

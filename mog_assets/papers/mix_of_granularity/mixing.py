@@ -77,7 +77,7 @@ def candidates(matches: Sequence[LevelMatches], made_of: Granularities) -> Ranke
 
 
 def emission_levels(weights: np.ndarray) -> np.ndarray:
-    """g_r of every question: the granularity with the greatest weight, the finer of equals; 0 if no weight is above 0.
+    """Return g_r of every question: the granularity of greatest weight, the finer of equals; 0 if none is above 0.
 
     Args:
         weights: float array of shape (questions, granularities).
@@ -100,7 +100,7 @@ def ranked(chunks: RankedChunks, weights: np.ndarray) -> tuple[np.ndarray, np.nd
 def emit(
     chunks: RankedChunks, order: np.ndarray, scores: np.ndarray, levels: np.ndarray, made_of: Granularities
 ) -> tuple[LevelMatches, np.ndarray]:
-    """For each candidate the chunk of its question's granularity that contains it; each chunk once.
+    """Return for each candidate the chunk of its question's granularity that contains it; each chunk once.
 
     Args:
         chunks: The candidates.

@@ -162,12 +162,12 @@ def chosen_levels(outputs: np.ndarray) -> list[int]:
 
 
 def choices(outputs: np.ndarray) -> np.ndarray:
-    """1 at the level with the greatest weight of each question, 0 elsewhere: float64, same shape as `outputs`."""
+    """Return 1 at the level with the greatest weight of each question, 0 elsewhere: float64 as `outputs`."""
     return np.eye(outputs.shape[1])[outputs.argmax(axis=1)]
 
 
 def losses(weights: Mapping[str, np.ndarray], vectors: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Binary cross-entropy summed over levels, in nats: float64 array of shape (n,), one for each question.
+    """Return binary cross-entropy summed over levels, in nats: float64 array of shape (n,), one for each question.
 
     Args:
         weights: See `Trained`.
@@ -312,7 +312,7 @@ def _checked(stored: Artefact) -> PaperRouter:
 
 
 def _checksum(weights: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 in hexadecimal over names, shapes and values."""
+    """Return SHA-256 in hexadecimal over names, shapes and values."""
     total = hashlib.sha256()
     for name in sorted(weights):
         total.update(f"{name} {weights[name].shape}\n".encode())

@@ -8,7 +8,7 @@ from mog_assets.evaluate.significance import BLOCK, SIGNS, TOLERANCE, Totals
 
 
 def shift(before: Totals, now: Totals, samples: int = SIGNS, seed: int = 0) -> tuple[float, float]:
-    """Distance between two distributions over the same classes, and its p-value if they are equal.
+    """Return distance between two distributions over the same classes, and its p-value if they are equal.
 
     Args:
         before: Number of questions of each class by document: totals of rows with 1 in the class of a question, else 0.

@@ -27,7 +27,7 @@ _ROW = np.dtype([("topic", "<i4"), ("probability", "<f4")])
 
 
 def file_name(level: int, bucket: str) -> str:
-    """Logical name of the topics of a bucket's chunks of a level; `bucket` names the file of its vectors."""
+    """Return logical name of the topics of a bucket's chunks of a level; `bucket` names the file of its vectors."""
     return f"level_{level}-{bucket}"
 
 
@@ -55,7 +55,7 @@ def read_assigned(paths: Sequence[Path]) -> Assigned:
 
 
 def read_topics(stored: Artefact, level: int) -> np.ndarray:
-    """Topic of every chunk of a level (int32; −1: outlier), in the order of the corpus' layout."""
+    """Return topic of every chunk of a level (int32; −1: outlier), in the order of the corpus' layout."""
     return read_assigned([stored.path(name) for name in stored.names(file_name(level, "bucket"))])["topic"]
 
 
@@ -66,7 +66,7 @@ def labels_of(stored: Artefact) -> list[str]:
 
 
 def document_topics(corpora: Corpora) -> Items:
-    """Topic, label and probability of the level-1 chunks of all documents, for filters.
+    """Return topic, label and probability of the level-1 chunks of all documents, for filters.
 
     Raises:
         MissingArtefact: topics have not been built, or not since the chunks changed.

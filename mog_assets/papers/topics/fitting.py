@@ -155,7 +155,7 @@ def _sample(
 
 
 def _cluster(vectors: np.ndarray, texts: Sequence[str], settings: TopicSettings, seed: int) -> np.ndarray:
-    """HDBSCAN's topic of every vector, the largest topic first."""
+    """Return HDBSCAN's topic of every vector, the largest topic first."""
     # HDBSCAN needs two clusters of the smallest size to find any.
     if len(vectors) < 2 * settings.min_topic_size:
         return np.full(len(vectors), OUTLIER)
@@ -202,7 +202,7 @@ def _cluster(vectors: np.ndarray, texts: Sequence[str], settings: TopicSettings,
 
 
 def _centroids(vectors: np.ndarray, topics: np.ndarray, number: int, quantile: float) -> tuple[np.ndarray, np.ndarray]:
-    """Unit mean vector of every topic, and the least cosine with it of a vector of the topic.
+    """Return unit mean vector of every topic, and the least cosine with it of a vector of the topic.
 
     That is the `quantile` of the members' cosines, or, if lower, a cosine that hardly any other chunk reaches: nearly
     equal members, such as boilerplate, must not exclude a question about them.

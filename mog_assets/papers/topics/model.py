@@ -89,7 +89,7 @@ class TopicModel:
         return {OUTLIER: OUTLIER_LABEL, **dict(enumerate(labels))}
 
     def assign(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Topic of each vector: that of the nearest centroid, or −1 if the vector is below its threshold.
+        """Return topic of each vector: that of the nearest centroid, or −1 if the vector is below its threshold.
 
         Args:
             vectors: Unit vectors of the encoder it was fitted with, shape (n, size).

@@ -16,7 +16,7 @@ SPAWN = multiprocessing.get_context("spawn")
 
 @contextmanager
 def deaf_children() -> Iterator[None]:
-    """Processes started here do not receive SIGINT, which a terminal sends to all: their parent ends them."""
+    """Start processes that do not receive SIGINT, which a terminal sends to all: their parent ends them."""
     # If started inside, it would unblock the signal.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

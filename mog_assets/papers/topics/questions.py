@@ -44,7 +44,7 @@ class QuestionTopics:
         return np.asarray(self.assigned[0] == OUTLIER)
 
     def chunks(self, level: int) -> list[np.ndarray]:
-        """Topic of every chunk of a level, per corpus."""
+        """Return topic of every chunk of a level, per corpus."""
         return [read_topics(self.corpora.read("topics/assigned", name), level) for name in self.corpora.names]
 
 

@@ -109,7 +109,7 @@ def _counted(rows: Sequence[Collection[int]], topics: np.ndarray, number: int, w
 
 
 def _weighed(counts: sparse.csr_matrix) -> sparse.csr_matrix:
-    """c-TF-IDF of counts of words per topic."""
+    """Return c-TF-IDF of counts of words per topic."""
     sums, of_word = (np.asarray(counts.sum(axis=axis)).ravel() for axis in (1, 0))
     owner = np.repeat(np.arange(len(sums)), np.diff(counts.indptr))
     rarity = np.log1p(sums.mean() / of_word[counts.indices])

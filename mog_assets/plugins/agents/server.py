@@ -240,7 +240,7 @@ def _sentence(likeliest: Likeliest, with_url: Callable[[str], str]) -> Result:
 
 
 def passage_id(passage: Passage) -> str:
-    """`CORPUS/DOCUMENT#START-END`; of several places in the document, all."""
+    """Return `CORPUS/DOCUMENT#START-END`; of several places in the document, all."""
     spans = [span for span in passage.spans if (span.corpus, span.doc) == (passage.corpus, passage.doc)]
     return f"{passage.corpus}/{passage.doc}#{_written([(span.start, span.end) for span in spans])}"
 

@@ -124,7 +124,7 @@ class _Repository:
 
 
 def _environment() -> dict[str, str]:
-    """That of this process, in which Git asks nobody and runs no helper that an address names."""
+    """Return that of this process, in which Git asks nobody and runs no helper that an address names."""
     variables = {name: value for name, value in os.environ.items() if name not in _PLACES}
     ssh = variables.get("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
     return {**variables, "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": ":".join(_SCHEMES), "GIT_SSH_COMMAND": ssh}

@@ -24,7 +24,7 @@ class LookCache(Generic[Look]):
         self._looks: dict[str, tuple[float, Look]] = {}
 
     def __call__(self, address: str, seconds: float | None = None) -> Look:
-        """What a look at an address gave, so many seconds ago at most, by default `FRESH_SECONDS`."""
+        """Return what a look at an address gave, so many seconds ago at most, by default `FRESH_SECONDS`."""
         seconds = FRESH_SECONDS if seconds is None else seconds
         with self._alone:
             at, cached = self._looks.get(address, (0.0, None))

@@ -61,7 +61,7 @@ def _digest(rows: Iterator[tuple[int, str]]) -> str:
 
 
 def _lines(url: str, query: str) -> Iterator[tuple[int, str]]:
-    """Part and JSON of every row."""
+    """Yield part and JSON of every row."""
     import sqlalchemy
 
     try:

@@ -233,7 +233,7 @@ def _distinct(name: str, text: str) -> str:
 
 
 def _entries(content: bytes) -> tuple[list[tuple[str, str]], bool]:
-    """Addresses and dates of a sitemap, and whether they are those of further sitemaps."""
+    """Return addresses and dates of a sitemap, and whether they are those of further sitemaps."""
     from lxml import etree
 
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)

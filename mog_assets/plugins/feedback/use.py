@@ -50,7 +50,7 @@ class UsedQuote:
     suffix: str = ""
 
     def to_evidence(self) -> dict[str, str]:
-        """As evidence of a question set."""
+        """Return it as evidence of a question set."""
         around = {"prefix": self.prefix, "suffix": self.suffix}
         fields = {"quote": self.text, "corpus": self.corpus, "doc": self.doc}
         return {**fields, **{name: text for name, text in around.items() if text}}
@@ -320,7 +320,7 @@ def use_records(path: Path, unanswered: bool = True) -> Iterator[tuple[str, dict
 
 
 def _joined(quotes: Sequence[UsedQuote]) -> list[UsedQuote]:
-    """Quotes by document and place; those that overlap and say the same there are one."""
+    """Return quotes by document and place; those that overlap and say the same there are one."""
     joined: list[UsedQuote] = []
     for quote in sorted(quotes, key=lambda q: (q.corpus, q.doc, q.start, q.end)):
         for row, other in enumerate(joined):

@@ -29,7 +29,7 @@ _PROFILE = """<oor:items xmlns:oor="http://openoffice.org/2001/registry">
 
 
 def _program() -> str | None:
-    """LibreOffice itself, not the script that starts it as a process of its own."""
+    """Return LibreOffice itself, not the script that starts it as a process of its own."""
     names = ("soffice", "libreoffice", "/Applications/LibreOffice.app/Contents/MacOS/soffice")
     executable = next((os.path.realpath(path) for path in map(shutil.which, names) if path), None)
     return f"{executable}.bin" if executable and os.path.exists(f"{executable}.bin") else executable

@@ -33,7 +33,7 @@ def _sheets(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
 
 
 def _by(module: str, function: str) -> Callable[..., Parsed]:
-    """Reads with a function of a module beside this one, which is imported with the first file."""
+    """Return what reads with a function of a module beside this one, which is imported with the first file."""
 
     def read(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
         parse = getattr(importlib.import_module(f"{__package__}.{module}"), function)

@@ -24,7 +24,7 @@ class _Patient(io.RawIOBase):
         self._process, self._stream, self._seconds, self._late = process, stream, seconds, False
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True: it is."""
         return True
 
     def readinto(self, buffer: Any) -> int:

@@ -231,7 +231,7 @@ def _formats(package: Package) -> dict[bytes, Show]:
 
 
 def _formatted(xml: bytes, formats: Mapping[bytes, Show]) -> dict[tuple[int, int], str]:
-    """Cells that are shown otherwise than the library has them, by row and column from 0: formats, and errors."""
+    """Return cells that are shown otherwise than the library has them, by row and column: formats, and errors."""
     patterns = [rb's="(?:%s)"' % b"|".join(formats)] * bool(formats) + [_ERROR.pattern] * bool(_ERROR.search(xml))
     if not patterns:
         return {}
@@ -249,7 +249,7 @@ def _formatted(xml: bytes, formats: Mapping[bytes, Show]) -> dict[tuple[int, int
 
 
 def _uncalculated(xml: bytes) -> dict[tuple[int, int], str]:
-    """Formulas whose value is not stored, by row and column from 0."""
+    """Return formulas whose value is not stored, by row and column from 0."""
     cells = {}
     for match in _UNCALCULATED.finditer(xml) if _FORMULA.search(xml) else ():
         attributes = dict(_ATTRIBUTES.findall(match[1]))

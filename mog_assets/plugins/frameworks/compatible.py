@@ -183,7 +183,7 @@ def _attributes(passage: Passage) -> dict[str, Any]:
 
 
 def dify_where(conditions: Conditions | None) -> Where | None:
-    """Dify's conditions as `where`.
+    """Return Dify's conditions as `where`.
 
     Raises:
         Problem: they have no counterpart (400).
@@ -216,7 +216,7 @@ def _dify_condition(condition: Condition) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """Dify sends numbers as text."""
+    """Return a number that Dify sends as text."""
     for kind in (int, float):
         try:
             return kind(value) if isinstance(value, str) else value
@@ -226,7 +226,7 @@ def _number(value: Any) -> Any:
 
 
 def openai_where(filters: dict[str, Any] | None) -> Where | None:
-    """OpenAI's filters as `where`.
+    """Return OpenAI's filters as `where`.
 
     Raises:
         Problem: they have no counterpart (400).

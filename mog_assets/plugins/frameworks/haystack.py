@@ -76,7 +76,7 @@ class MogRetriever:
         corpora: list[str] | None = None,
         where: dict[str, Any] | None = None,
     ) -> dict[str, list[Document]]:
-        """As `run`, while other components work."""
+        """Do as `run`, while other components work."""
         return await asyncio.to_thread(self.run, query, budget, k, method, corpora, where)
 
     def to_dict(self) -> dict[str, Any]:

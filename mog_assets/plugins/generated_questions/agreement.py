@@ -112,7 +112,7 @@ Side = tuple[Board, pd.DataFrame]
 def _pairs(
     per_question: pd.DataFrame, origins: Origins, corpora: Mapping[str, Collection[str]]
 ) -> Iterator[tuple[Side, Side]]:
-    """Real boards, each with every generated board over one of its corpora."""
+    """Yield real boards, each with every generated board over one of its corpora."""
     sides = list(boards(per_question, origins))
     for real in (side for side in sides if not is_generated(side[0].question_set, origins)):
         for generated in (side for side in sides if is_generated(side[0].question_set, origins)):
@@ -169,7 +169,7 @@ def _compared(methods: list[str], real: Totals, generated: Totals, seed: int) ->
 
 
 def taus(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Kendall's tau-b of each row of two arrays of shape (samples, m).
+    """Return Kendall's tau-b of each row of two arrays of shape (samples, m).
 
     Returns:
         float array of shape (samples,), in −1 … 1; 0 where all values of a row are equal.

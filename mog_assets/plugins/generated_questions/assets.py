@@ -183,7 +183,7 @@ def _write(work: Work, accepted: Sequence[Question], lost: Sequence[Dropped]) ->
 
 
 def _model(tools: Tools) -> str:
-    """Everything besides the messages that decides an answer; `auto` uses answers without a form again."""
+    """Return everything besides the messages that decides an answer; `auto` uses answers without a form again."""
     llm = tools.settings.llm
     formed = [llm.structured] if llm.structured == "on" else []
     return digest(llm.model, tools.llm.endpoint, llm.temperature, llm.max_tokens, tools.settings.seed, *formed)

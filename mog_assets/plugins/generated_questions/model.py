@@ -38,7 +38,7 @@ class NothingToAsk(Exception):
 
 @cache
 def prompts_fingerprint() -> str:
-    """Changes with the text or version of any prompt, and with the way in which replies are read."""
+    """Return what changes with the text or version of any prompt, and with the way in which replies are read."""
     read = [VERSION, *(prompt_of(_PACKAGE, name) for name in _PROMPTS)]
     return hashlib.sha256(repr(read).encode()).hexdigest()[:8]
 

@@ -97,7 +97,7 @@ def windows(document: str, title: str, text: str, settings: GenerationSettings, 
 
 
 def _part(text: str, ends: Sequence[int], longest: int, draw: int) -> tuple[int, int]:
-    """Whole sentences from a drawn one on, as many as fit; near the end, from an earlier one on."""
+    """Return whole sentences from a drawn one on, as many as fit; near the end, from an earlier one on."""
     if len(text) <= longest:
         return 0, len(text)
     starts = [0, *ends[:-1]]

@@ -167,7 +167,7 @@ class UnigramPieces:
         self.unk_token_id, self.pad_token_id = weights.unknown, 1
 
     def __call__(self, texts: Sequence[str], *, max_length: int, **_: Any) -> dict[str, list[list[int]]]:
-        """Tokens of each text, truncated to `max_length`."""
+        """Return tokens of each text, truncated to `max_length`."""
         first, last = self._around
         spelled = [text.translate(self._spelled) for text in texts]
         rows = self._tokenizer.encode_batch(spelled, add_special_tokens=False)

@@ -159,7 +159,7 @@ class EmbeddingEndpoint:
         return rows
 
     def _tried(self, texts: Sequence[str], role: Role, last: bool = False) -> list[np.ndarray | None]:
-        """As `_rows`, of a request's worth; `last` if one text is asked for again."""
+        """Do as `_rows`, of a request's worth; `last` if one text is asked for again."""
         try:
             rows = self._sent(texts, role)
         except ContentFault as fault:

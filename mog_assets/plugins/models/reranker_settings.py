@@ -71,7 +71,7 @@ EXPERT = "reranker"
 
 
 def _as_expert(values: dict[str, Any]) -> Mapping[str, Any]:
-    """Who names the model of a reranker wants it to be an expert."""
+    """Make an expert of a reranker whose model is named."""
     ranking = values.get("ranking") or {}
     if values.get("reranker") is None or not isinstance(ranking, Mapping):
         return values

@@ -268,7 +268,7 @@ class Permissions:
             raise ConfigError(f"principal: expected {error}, got {name!r} in {sorted(map(str, groups))!r}") from error
 
     def bearer(self, token: str) -> Principal | None:
-        """Whom a key or a token belongs to; None if to nobody.
+        """Return whom a key or a token belongs to; None if to nobody.
 
         Raises:
             NotAllowed: it cannot be told.

@@ -101,7 +101,7 @@ def push(
 
 
 def version(path: Path) -> str:
-    """Changes with the documents of a file; empty if there is none.
+    """Return what changes with the documents of a file; empty if there is none.
 
     Raises:
         MogError: it cannot be read.

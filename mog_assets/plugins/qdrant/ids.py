@@ -39,7 +39,7 @@ class IdSet:
         self._high = ids[self.order, 0]
 
     def find(self, ids: np.ndarray) -> np.ndarray:
-        """Position in the given order of each of some packed ids, int64; −1 for one that is not in the set."""
+        """Return position in the given order of each of some packed ids, int64; −1 for one that is not in the set."""
         places = np.full(len(ids), -1, np.int64)
         at = np.searchsorted(self._high, ids[:, 0])
         # The first halves of random ids are alike once in many billions.

@@ -111,7 +111,7 @@ class Cluster:
             self.finish(ref, "mog_assets.plugins.ray.node:greet", needs[ref][1])
 
     def map(self, target: str, jobs: Sequence[dict[str, Any]]) -> Iterator[Any]:
-        """As `Engine.map`: a bounded number of tasks is pending at a time."""
+        """Do as `Engine.map`: a bounded number of tasks is pending at a time."""
         waiting = list(reversed(jobs))
         running: dict[Any, dict[str, Any]] = {}
         try:
@@ -142,7 +142,7 @@ class Cluster:
 
     @contextmanager
     def open_pool(self, most: int) -> Iterator[PoolMap]:
-        """As `Engine.open_pool`: actors, replaced when they die."""
+        """Do as `Engine.open_pool`: actors, replaced when they die."""
         have = ray.cluster_resources()
         gpus = self.settings.gpus
         if gpus is None:
@@ -182,7 +182,7 @@ class _Keepers:
             ray.kill(actor)
 
     def map(self, target: str, jobs: Sequence[dict[str, Any]]) -> Iterator[Any]:
-        """As `Engine.map`."""
+        """Do as `Engine.map`."""
         settings, terms = self._cluster.settings, self._cluster.terms
         waiting = [(job, 0) for job in reversed(jobs)]
         running: dict[Any, tuple[Any, dict[str, Any], int]] = {}

@@ -21,7 +21,7 @@ class RayEngine(Engine):
     elsewhere: ClassVar[bool] = True
 
     def map(self, target: str, jobs: list[dict[str, Any]]) -> Iterator[Any]:
-        """As `Engine.map`."""
+        """Do as `Engine.map`."""
         if len(jobs) < 2:
             return (call(target, job) for job in jobs)
         results: Iterator[Any] = self._cluster().map(target, jobs)
@@ -29,21 +29,21 @@ class RayEngine(Engine):
 
     @contextmanager
     def open_pool(self, most: int) -> Iterator[PoolMap]:
-        """As `Engine.open_pool`."""
+        """Do as `Engine.open_pool`."""
         with self._cluster().open_pool(most) as run_jobs:
             yield run_jobs
 
     def encoding(self, encoder: Encoder, texts: int) -> AbstractContextManager[None]:
-        """As `Engine.encoding`."""
+        """Do as `Engine.encoding`."""
         return encoded_by(self, encoder, texts)
 
     def scratch(self) -> Path:
-        """As `Engine.scratch`."""
+        """Do as `Engine.scratch`."""
         folder: Path = self._cluster().scratch
         return folder
 
     def describe(self) -> str:
-        """As `Engine.describe`."""
+        """Do as `Engine.describe`."""
         described: str = self._cluster().describe()
         return described
 

@@ -112,5 +112,5 @@ class Keeper:
         """Return when the process runs."""
 
     def work(self, terms: NodeRequirements, target: str, job: dict[str, Any]) -> tuple[Any, int, str]:
-        """As `work_on`."""
+        """Do as `work_on`."""
         return work_on(terms, target, job)

@@ -55,7 +55,7 @@ def encode_file(texts: str, settings: str, fingerprint: str, out: str) -> str:
 
 @contextmanager
 def encoded_by(engine: Engine, encoder: Encoder, texts: int) -> Iterator[None]:
-    """Inside, what is not in the cache of an encoder is encoded by processes of a cluster.
+    """Let what is not in the cache of an encoder be encoded by processes of a cluster.
 
     The cache stays with this process: SQLite cannot be written from several machines. A few texts are encoded here.
 

@@ -44,5 +44,5 @@ def adapting(bert: Bert, trained: Mapping[str, Tensor], dropout: float = 0.0) ->
 
 
 def arrays(trained: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Tensors as float16 arrays, as they are stored."""
+    """Return tensors as float16 arrays, as they are stored."""
     return {name: tensor.detach().to(torch.float16).numpy() for name, tensor in trained.items()}

@@ -174,7 +174,7 @@ def _key(documents: dict[int, TokenisedDocument], learnt: list[Lesson]) -> str:
 
 
 def _measured(work: Work, reader: TrainedReader, sets: Sequence[_Set]) -> dict[str, Any]:
-    """Exact match, F1 and calibration on documents that were not trained on.
+    """Return exact match, F1 and calibration on documents that were not trained on.
 
     A question is read with the passages that are found for it, and again with passages that lack its answer: a
     probability must be as good where there is nothing to find.
@@ -225,7 +225,7 @@ def _sample(one: _Set, seed: int) -> list[int]:
 
 
 def _contexts(work: Work, one: _Set, rows: Sequence[int]) -> list[tuple[Context, Context]]:
-    """For some questions of a set: the passages that are found, and passages that lack the answer."""
+    """Return for some questions of a set: the passages that are found, and passages that lack the answer."""
     corpora = one.retrieval.corpora
     retrieval = one.retrieval.with_queries([one.questions[row].question for row in rows])
     ranked = retrieval.passages(parse(FOUND_BY, work.settings), budget=Budget.of(work.settings.budget))

@@ -58,7 +58,7 @@ class ReaderExample:
 def shown(
     lesson: Lesson, documents: Mapping[int, TokenisedDocument], words: ReaderTokenizer, random: np.random.Generator
 ) -> list[ReaderExample]:
-    """Windows of a question for an epoch: one with the answer, one without where something misleads."""
+    """Return windows of a question for an epoch: one with the answer, one without where something misleads."""
     limit, windows = int(random.integers(SHORTEST, WINDOW + 1)), list[ReaderExample]()
     number, start, end = lesson.answers[int(random.integers(len(lesson.answers)))]
     document = documents[number]

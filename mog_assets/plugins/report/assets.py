@@ -96,7 +96,7 @@ def build_report(work: Work) -> None:
 
 
 def _browsed(work: Work, scores: pd.DataFrame) -> tuple[dict[Board, list[str]], dict[Board, pd.DataFrame]]:
-    """Main methods and groups of questions, by question set and split."""
+    """Return main methods and groups of questions, by question set and split."""
     settings, questions = work.settings, scored_questions(work)
     per_question = pd.read_parquet(work.input("scores").path("per_question.parquet"))
     main, groups, scored = {}, {}, dict(boards(scores))

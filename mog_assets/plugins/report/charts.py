@@ -77,7 +77,7 @@ def text(value: float, measure: str) -> str:
 
 
 def ends(row: pd.Series, measure: str) -> str:
-    """`[0.480, 0.544]`, or `[–]` for one document, which has no interval."""
+    """Return `[0.480, 0.544]`, or `[–]` for one document, which has no interval."""
     return "[–]" if pd.isna(row["low"]) else f"[{text(row['low'], measure)}, {text(row['high'], measure)}]"
 
 
@@ -206,7 +206,7 @@ def shares(shares: pd.DataFrame | None) -> dict[str, Any] | None:
 
 
 def answer_points(answers: pd.DataFrame | None) -> list[dict[str, Any]]:
-    """Exact match and F1 over tokens read, one point per answering method."""
+    """Return exact match and F1 over tokens read, one point per answering method."""
     charts = []
     for name, part in answers.groupby("question_set", sort=False) if answers is not None and len(answers) else ():
         for measure in ANSWER_MEASURES:
@@ -231,7 +231,7 @@ def answer_points(answers: pd.DataFrame | None) -> list[dict[str, Any]]:
 
 
 def answer_tables(report: Report) -> dict[str, Any]:
-    """Answering methods by question set, and tables of ways of answering, as rows of text."""
+    """Return answering methods by question set, and tables of ways of answering, as rows of text."""
     answers = report.answers
     if answers is None or answers.empty:
         return {"boards": [], "tables": []}

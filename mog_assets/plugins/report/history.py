@@ -160,7 +160,7 @@ def append(path: Path, evaluations: pd.DataFrame) -> None:
 
 
 def joined(table: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
-    """Evaluations with those of `others` that are of another time."""
+    """Return evaluations with those of `others` that are of another time."""
     return _in_order([table, others[~others["time"].isin(table["time"])]])
 
 

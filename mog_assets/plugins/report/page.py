@@ -110,13 +110,13 @@ def render(report: Report) -> str:
 
 
 def _known_item(row: Mapping[str, Any]) -> list[str]:
-    """Cells of a row of known items."""
+    """Return cells of a row of known items."""
     shares = [f"{row[name]:.2f}" for name in ("first", "in 4,000 characters")]
     return [row["asked"], row["ranking"], *shares, "" if row["p"] is None else p_text(row["p"])]
 
 
 def environment() -> list[tuple[str, str]]:
-    """Versions of the software, and the machine: name and value."""
+    """Return versions of the software, and the machine: name and value."""
     rows = [("python", platform.python_version())]
     for name in (*_PACKAGES, *(name for store in VECTOR_STORES.values() for name in store.packages)):
         try:

@@ -63,7 +63,7 @@ def shares(rows: pd.DataFrame) -> bytes:
 
 
 def _mixed(colour: str, tone: float) -> tuple[float, ...]:
-    """So much of a colour, the rest white."""
+    """Return so much of a colour, the rest white."""
     return tuple(1 - tone + tone * int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
 
 

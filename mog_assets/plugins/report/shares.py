@@ -28,7 +28,7 @@ _KEYS = ("method", "by", "group", "n")
 
 
 def groups_of(question: Question) -> list[tuple[str, str]]:
-    """`kind` and `corpus` with the question's own; it may have evidence in several corpora."""
+    """Return `kind` and `corpus` with the question's own; it may have evidence in several corpora."""
     corpora = dict.fromkeys(corpus for (corpus, _), grade in question.grades.items() if grade > 0)
     return [("kind", question.kind), *(("corpus", corpus) for corpus in corpora)]
 
@@ -76,7 +76,7 @@ def mean_shares(method: str, questions: Sequence[Question], shares: np.ndarray) 
 
 
 def table(rows: Iterable[tuple[str | int | float, ...]], levels: int) -> pd.DataFrame:
-    """Method, by (`corpus`, `kind`, or empty for all), group, n questions, and the mean share of each part."""
+    """Return method, by (`corpus`, `kind`, or empty for all), group, n questions, and the mean share of each part."""
     return pd.DataFrame(list(rows), columns=[*_KEYS, *part_names(levels)])
 
 

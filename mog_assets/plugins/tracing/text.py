@@ -29,7 +29,7 @@ class Printed(SpanProcessor):
         self._ended: defaultdict[int, list[ReadableSpan]] = defaultdict(list)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Nothing is printed yet."""
+        """Do nothing: nothing is printed yet."""
 
     def on_end(self, span: ReadableSpan) -> None:
         """Keep a span; print all if it is the outermost."""

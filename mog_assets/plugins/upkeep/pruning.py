@@ -54,7 +54,7 @@ def alone(settings: Settings) -> Iterator[None]:
 
 
 def removable(settings: Settings, answers: bool = False) -> list[Removable]:
-    """Data that can be removed without rebuilding anything: call it, and use its result, within `alone`."""
+    """Return data that can be removed without rebuilding anything: call it, and use its result, within `alone`."""
     tools, cache = Tools(settings), settings.home / "cache"
     leftovers = [*_orphans(tools), *_training_states(tools, cache), *_vectors(tools, cache)]
     if answers and (files := _with_logs(cache / "llm.sqlite")):
@@ -86,7 +86,7 @@ def _orphans(tools: Tools) -> Iterator[Removable]:
 
 
 def _training_states(tools: Tools, cache: Path) -> Iterator[Removable]:
-    """States of the chunker's training, except the latest if training was interrupted and will continue."""
+    """Yield states of the chunker's training, except the latest if training was interrupted and will continue."""
     states = sorted(cache.glob("chunker-*.safetensors"), key=lambda path: path.stat().st_mtime)
     if "chunker" in graph(tools.settings) and up_to_date(tools.settings, ["chunker"])["chunker"] != "up to date":
         states = states[:-1]
@@ -95,7 +95,7 @@ def _training_states(tools: Tools, cache: Path) -> Iterator[Removable]:
 
 
 def _vectors(tools: Tools, cache: Path) -> Iterator[Removable]:
-    """Caches of encoders that are no longer configured; in the configured encoder's cache, vectors of removed texts."""
+    """Yield caches of encoders that are no longer configured; of the configured one, vectors of removed texts."""
     settings = tools.settings
     named = [settings.encoder]
     for section in registry.SECTIONS.values():

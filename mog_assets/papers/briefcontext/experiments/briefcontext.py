@@ -69,13 +69,13 @@ _PAPERS = {
 
 
 def varied(lab: Lab) -> tuple[list[int], list[int]]:
-    """Sizes of contexts and positions of the key document, each once."""
+    """Return sizes of contexts and positions of the key document, each once."""
     chosen = EXPERIMENT_SETTINGS.of(lab.settings)
     return list(dict.fromkeys(chosen.top_k)), list(dict.fromkeys(chosen.positions))
 
 
 def unmeasured(papers: Sequence[tuple[str, str]], used: Sequence[Mapping[str, Any]]) -> list[Claim]:
-    """Claims that cannot be tested on any question set, with the reasons.
+    """Return claims that cannot be tested on any question set, with the reasons.
 
     Args:
         papers: Paper and claim.

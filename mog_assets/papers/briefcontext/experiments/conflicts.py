@@ -55,7 +55,7 @@ _PAPERS = {
 
 
 def conflicts(lab: Lab) -> Findings:
-    """Contexts whose partitions give different answers, and how often the reduce resolves the conflict.
+    """Return contexts whose partitions give different answers, and how often the reduce resolves the conflict.
 
     Open answers differ, or are wrong, if they share less than half of their words.
     """
@@ -111,7 +111,7 @@ def _won(row: Mapping[str, Any]) -> Verdict:
 
 
 def _group(table: pd.DataFrame, top_k: Any, position: Any) -> pd.Series:
-    """Mask of the rows of a size and position; `all` means every one."""
+    """Return mask of the rows of a size and position; `all` means every one."""
     mask = pd.Series(True, table.index)
     for column, value in (("top_k", top_k), ("position", position)):
         if value != "all":
@@ -184,7 +184,7 @@ def differ(answers: Sequence[str], question: Question) -> bool:
 
 
 def conflict_rows(replies_of: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
-    """Outcomes of conflicts: by size and position of the key document, then in total.
+    """Return outcomes of conflicts: by size and position of the key document, then in total.
 
     Args:
         replies_of: A row per conflict: question, document (what the question is about), top_k, position, and 1 or 0 in

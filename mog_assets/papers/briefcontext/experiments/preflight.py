@@ -64,7 +64,7 @@ def preflight(lab: Lab) -> Findings:
 
 
 def preflight_intervals(cases: pd.DataFrame, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """95 % intervals of precision, recall and F1, lower and upper ends, each of shape (3,).
+    """Return 95 % intervals of precision, recall and F1, lower and upper ends, each of shape (3,).
 
     Args:
         cases: Result of `preflight_quality.preflight_cases` for one answering method.
@@ -111,7 +111,7 @@ def _preflight_claims(name: str, cases: pd.DataFrame, seed: int) -> list[Claim]:
 
 
 def _share(outcomes: np.ndarray, documents: np.ndarray) -> str:
-    """`66.7% [10.1%, 98.0%] of 3 questions on 2 documents`."""
+    """Return `66.7% [10.1%, 98.0%] of 3 questions on 2 documents`."""
     counts = on_documents(len(outcomes), len(set(documents)))
     return (
         f"{interval(outcomes.mean(), *share_interval(outcomes, documents), '.1%')} of {counts}"

@@ -128,7 +128,7 @@ def _timed(lab: Lab, name: str) -> pd.DataFrame:
 
 
 def _seconds(do: Callable[[], object], repeats: int) -> float:
-    """Median seconds of some runs, after one warm-up run."""
+    """Return median seconds of some runs, after one warm-up run."""
     spent = []
     for _ in range(repeats + 1):
         started = time.perf_counter()
@@ -192,7 +192,7 @@ def _files(stored: Artefact) -> int:
 
 
 def _text_bytes(path: Path) -> int:
-    """UTF-8 bytes of titles and texts."""
+    """Return UTF-8 bytes of titles and texts."""
     table = pq.read_table(path, columns=["title", "text"])
     return sum(int(pc.sum(pc.binary_length(table[name])).as_py() or 0) for name in ("title", "text"))
 

@@ -38,7 +38,7 @@ from mog_assets.search.retrieval import Retrieval
 
 
 def k_r(lab: Lab) -> Findings:
-    """MoG with more or fewer chunks of each level and corpus in the mix."""
+    """Return MoG with more or fewer chunks of each level and corpus in the mix."""
     if not lab.tested():
         raise NothingToMeasure("no test question has evidence")
     settings, values = lab.settings, sorted(set(EXPERIMENT_SETTINGS.of(lab.settings).k_r))
@@ -73,7 +73,7 @@ def k_r(lab: Lab) -> Findings:
 
 
 def router(lab: Lab) -> Findings:
-    """MoG and MoGG against the same with equal weights, and against single levels or hops."""
+    """Return MoG and MoGG against the same with equal weights, and against single levels or hops."""
     settings, scored = lab.settings, _scored(lab)
     medrag = f"fixed-{min(2, settings.levels)}"
     fused = [f"fused-paper-{level}" for level in settings.level_range]

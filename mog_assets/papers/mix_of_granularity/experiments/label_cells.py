@@ -78,12 +78,12 @@ def cell_of(method: str, training: str) -> str:
 
 
 def values_of(values: tuple[float, float]) -> str:
-    """Label values as they are printed."""
+    """Return label values as they are printed."""
     return f"{values[0]:g}/{values[1]:g}"
 
 
 def soft_labels_of(lab: Lab, method: str, values: tuple[float, float]) -> pd.DataFrame:
-    """Soft labels of all training questions; computing the similarities takes long."""
+    """Return soft labels of all training questions; computing the similarities takes long."""
     tables = []
     for name, questions in lab.trained_on().items():
 
@@ -140,7 +140,7 @@ def trained_router(lab: Lab, name: str, table: pd.DataFrame) -> tuple[dict[str, 
 
 
 def ranked_by(lab: Lab, name: str, routers: Mapping[str, Mapping[str, np.ndarray]]) -> list[pd.DataFrame]:
-    """MoG with the weights of each router, as cells."""
+    """Return MoG with the weights of each router, as cells."""
     method = parse("mog-paper", lab.settings)
 
     def find(weights: np.ndarray) -> Passages:

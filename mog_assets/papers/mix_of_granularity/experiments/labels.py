@@ -57,7 +57,7 @@ FEWEST = 50
 
 
 def soft_labels(lab: Lab) -> Findings:
-    """Routers trained on labels of every method, on each question set and on all together."""
+    """Return routers trained on labels of every method, on each question set and on all together."""
     if not lab.tested():
         raise NothingToMeasure("no test question has evidence")
     settings = lab.settings
@@ -113,7 +113,7 @@ def soft_labels(lab: Lab) -> Findings:
 
 
 def label_values(lab: Lab) -> Findings:
-    """Routers trained on labels of other values for the two best levels."""
+    """Return routers trained on labels of other values for the two best levels."""
     if not lab.tested():
         raise NothingToMeasure("no test question has evidence")
     settings = lab.settings
@@ -142,7 +142,7 @@ def label_values(lab: Lab) -> Findings:
 
 
 def training_corpus(lab: Lab) -> Findings:
-    """Routers trained on the questions about one corpus, tested on those about every corpus.
+    """Return routers trained on the questions about one corpus, tested on those about every corpus.
 
     Each is also compared with as many questions drawn from all, to separate the effect of the corpus from that of fewer
     questions.
@@ -263,7 +263,7 @@ def router_weights(lab: Lab) -> Findings:
 
 
 def _pairwise(name: str, cells: Sequence[pd.DataFrame], pairs: Sequence[tuple[str, str]], seed: int) -> list[pd.Series]:
-    """ER of the second cell of each pair against the first, as rows of `score_rows`; Holm corrects for all pairs."""
+    """Return ER of the second cell of each pair against the first, Holm-corrected, as rows of `score_rows`."""
     er = {str(cell["cell"].iloc[0]): cell.set_index(["question", "document"])["ER"] for cell in cells}
     differences = [
         (er[cell] - er[against]).reset_index().assign(cell=f"{cell} against {against}") for against, cell in pairs
@@ -325,7 +325,7 @@ def _pairs(chosen: Mapping[str, Totals], seed: int) -> list[dict[str, Any]]:
 
 
 def _tested(pairs: Sequence[tuple[str, Totals, Totals]], seed: int) -> list[dict[str, Any]]:
-    """Distance between the levels chosen for two groups of questions each; p-values Holm-corrected over the pairs."""
+    """Return distance between levels chosen for two groups of questions each; p-values corrected over the pairs."""
     shifts = [shift(one, other, seed=seed) for _, one, other in pairs]
     adjusted = holm(np.array([p for _, p in shifts]))
     return [

@@ -121,7 +121,7 @@ def nearest(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarra
 
 
 def retrievers(lab: Lab) -> Findings:
-    """MedRAG and MoG with each retriever."""
+    """Return MedRAG and MoG with each retriever."""
     if not lab.tested():
         raise NothingToMeasure("no test question has evidence")
     settings = lab.settings
@@ -178,7 +178,7 @@ def _opened(lab: Lab, chosen: RetrieverEncoderSettings) -> tuple[Encode, Encode,
 def _searchers(
     lab: Lab, retrieval: Retrieval, opened: Mapping[str, tuple[Encode, Encode, list[str]]]
 ) -> dict[str, tuple[Searcher, list[str]]]:
-    """Searchers by name, and the names of their components."""
+    """Return searchers by name, and the names of their components."""
     settings, corpora = lab.settings, retrieval.corpora
     encoder_name = settings.encoder.model
     bm25 = searcher(retrieval, "bm25")

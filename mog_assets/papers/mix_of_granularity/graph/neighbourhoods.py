@@ -65,7 +65,7 @@ def save_neighbourhoods(around: Around, members: Path, sizes: Path) -> None:
 
 
 def load_neighbourhoods(path: Callable[[str], Path]) -> Around:
-    """Neighbourhoods from their files, whose paths `path` gives by their logical names."""
+    """Return neighbourhoods from their files, whose paths `path` gives by their logical names."""
     members, sizes = (load_columns(path(name)) for name in FILES)
     return Around(sizes["members"], sums(members["node"]), members["hops"])
 

@@ -14,7 +14,7 @@ _OTHERS = "#999999"
 
 
 def degree_histogram(degrees: np.ndarray) -> bytes:
-    """Histogram of neighbours per node; both axes are logarithmic from 1 on, because few nodes have very many."""
+    """Return histogram of neighbours per node; both axes are logarithmic from 1 on, as few nodes have very many."""
     figure = new_figure(5, 2.6)
     axes = figure.subplots()
     values, counts = np.unique(degrees, return_counts=True)

@@ -162,7 +162,7 @@ class Neighbourhoods:
         )
 
     def counts(self, granularity: int, only: Sequence[str] | None = None) -> list[TermCounts]:
-        """Term counts of every neighbourhood with the title of its centre's document, per corpus.
+        """Return term counts of every neighbourhood with the title of its centre's document, per corpus.
 
         They are sums of the counts of nodes, computed on request, for the terms of the questions.
 
@@ -192,7 +192,7 @@ class Neighbourhoods:
         return nodes, titles
 
     def bm25(self, granularity: int, only: Sequence[str]) -> list[Bm25Index]:
-        """BM25 indexes of a granularity for questions of some terms, per corpus, weighted as the settings say.
+        """Return BM25 indexes of a granularity for questions of some terms, per corpus, weighted as the settings say.
 
         Questions of a test set have most terms of a corpus. To avoid having all their counts in memory, an index of
         many terms is built on disk, from indexes of some of them.
@@ -214,7 +214,7 @@ class Neighbourhoods:
         return [index.index() for index in indexes]
 
     def frequencies(self, granularity: int) -> Iterator[tuple[str, Counted]]:
-        """Of every corpus: in how many neighbourhoods each term occurs, and how many there are, with their tokens."""
+        """Yield of every corpus in how many neighbourhoods each term occurs, how many there are, and their tokens."""
         counted = self._counted(granularity)
         parts: dict[str, tuple[list[str], list[np.ndarray]]] = {name: ([], []) for name in self.corpora.names}
         totals: dict[str, tuple[int, int]] = {}
@@ -296,7 +296,7 @@ class _Counted:
         return self.some(np.arange(len(self.indptr) - 1), terms)
 
     def some(self, rows: np.ndarray, terms: Sequence[str]) -> list[TermCounts]:
-        """As `of`, of the neighbourhoods of some nodes, ascending."""
+        """Do as `of`, of the neighbourhoods of some nodes, ascending."""
         members = self._members if len(rows) == len(self.indptr) - 1 else self._members[rows]
         counts = members @ _over(self.nodes, terms) + _over(self.titles, terms)[self._document[rows]]
         parts, start = [], 0
