@@ -147,7 +147,7 @@ def _compiled() -> Any:
 def _breadth_first(  # type: ignore[no-untyped-def]
     indptr, ranks, node_of, lengths, member_of, candidate_of, rank_of, hops, max_chars, centres
 ):
-    """Members of the neighbourhoods of some nodes, ascending in each, as 256 · node + hops; and the sizes."""
+    """Return members of the neighbourhoods of some nodes, ascending in each, as 256 · node + hops; and the sizes."""
     members = np.empty(1024, np.int64)
     candidates = np.empty(1024, np.int64)
     sizes = np.zeros(len(centres), np.int64)
