@@ -37,12 +37,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 VERBS = words(
     """
     Add Answer Append Apply Ask Assign Begin Bring Build Call Check Choose Clear Close Collect Combine Compare
-    Connect Convert Count Create Decide Delete Describe Divide Do Draw Drop Encode End Enter Fetch Find Fit Follow
-    Fuse Give Grade Handle Have Hold Import Join Keep Kill Leave Let Limit Load Lock Log Look Lose Make Map Mark
-    Materialise Measure
-    Name Note Offer Open Pack Pair Parse Plot Print Publish Put Raise Rank Read Receive Record Reject Remove Rename Repeat
-    Report Resolve Retrieve Return Round Run Say Score Search See Send Serve Show Signal Skip Split Spread Start
-    Stop Store Sum Take Tell Test Tokenise Train Translate Turn Wait Weigh Write Yield
+    Connect Convert Count Create Decide Delete Describe Divide Do Draw Drop Encode End Enter Fetch Find Fit
+    Follow Fuse Give Grade Handle Have Hold Import Join Keep Kill Leave Let Limit Load Lock Log Look Lose Make
+    Map Mark Materialise Measure Name Note Offer Open Pack Pair Parse Plot Print Publish Put Raise Rank Read
+    Receive Record Reject Remove Rename Repeat Report Resolve Retrieve Return Round Run Say Score Search See
+    Send Serve Show Signal Skip Split Spread Start Stop Store Sum Take Tell Test Tokenise Train Translate Turn
+    Wait Weigh Write Yield
     """
 )
 
