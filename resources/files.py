@@ -228,7 +228,6 @@ def interrupt_with(function: Callable[[str], None] | None) -> None:
 # errno values of a write that is not allowed.
 FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
-
 # errno values of a write that finds no room.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -15,7 +15,6 @@ PLUGINS = "mog_assets.plugins"
 
 Value = TypeVar("Value")
 
-
 # One for all: while the modules of one are imported, they read and fill others.
 _LOCK = threading.RLock()
 

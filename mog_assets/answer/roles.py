@@ -23,7 +23,6 @@ YES_NO_MAYBE = {"yes": "yes", "no": "no", "maybe": "maybe"}
 
 _KEY = re.compile(r"[A-Za-z0-9]{1,8}")
 
-
 # Given a chat and the form of the answer, if it has one, and what hears the answer while it comes. Raises MogError if
 # the model gives no response.
 Complete = Callable[..., Completion]

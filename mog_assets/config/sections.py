@@ -62,7 +62,6 @@ def _timezone(value: str) -> str:
 
 MOST_LEVELS = 8
 
-
 Name = Annotated[str, AfterValidator(check_name)]
 RetrieverName = Literal["bm25", "dense", "hybrid"]
 

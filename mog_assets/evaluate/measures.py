@@ -90,7 +90,6 @@ class Measure:
 MEASURES: Registry[Measure] = registry.MEASURES
 """The measures by name, in the order in which tables show them."""
 
-
 for _characters in CONTEXTS:
     MEASURES.register(
         f"ER@{_characters}",

@@ -27,7 +27,6 @@ _PATTERN = re.compile(
 # The method that the asset `method` names.
 AUTO = "auto"
 
-
 Weights = Callable[[Any, "Method"], list[dict[str, float] | None]]
 
 
@@ -89,7 +88,6 @@ METHODS: Registry[Kind] = registry.METHODS
 """Kinds of methods."""
 GROUPS: Registry[Callable[[Settings], list[str]]] = registry.GROUPS
 """What a name in `methods` may stand for: methods that need training are left out where nothing can be trained."""
-
 
 LIMITS: Registry[Any] = registry.LIMITS
 """Limits of methods, each a `groups.Limit`, by the suffixes of their names."""

@@ -146,7 +146,6 @@ class Observed:
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "OPTIONS", "DELETE", "PUT", "PATCH"})
 
-
 # What a caller may call a request: it is sent back and logged.
 _OWN_ID = re.compile(rb"[\w.:-]{1,64}")
 

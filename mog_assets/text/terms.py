@@ -20,7 +20,10 @@ from mog_assets.text.languages import DEFAULT, LANGUAGES, Language, parts, stop_
 # A shorter word has too many neighbours to be taken for one of them.
 SHORTEST = 5
 LETTERS = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
-
+# Lists of stop words that have question words, too, where that of the terms has none.
+_ASKING = {"en": "EN_PLUS"}
+# What stands around words and is none of them, as `+` in C++ is.
+_AROUND = "?!.,;:…\"'“”„‘’«»()[]¿¡？。，！、；：「」"
 
 # Part of the fingerprint of all term counts.
 ANALYSIS = " ".join(map(version, ("py3langid", "PyStemmer", "simplemma"))) + (
@@ -170,3 +173,10 @@ def words_in(text: str) -> list[str]:
 def is_word(term: str) -> bool:
     """Return whether a term is a word, and no n-gram of a script without blanks."""
     return WITHOUT_BLANKS.search(term) is None
+
+
+def content_words(text: str, language: str = DEFAULT) -> list[str]:
+    """Return the words of a text, as they are written, that are neither stop words of a language nor ask."""
+    name = _ASKING.get(language, LANGUAGES[language].stop if language in LANGUAGES else "")
+    stop = stop_words(name) if name else frozenset[str]()
+    return [word for part in text.split() if (word := part.strip(_AROUND)) and folded(word) not in stop]

@@ -16,8 +16,8 @@ from mog_assets.documents.formats.marks import Mark, MarkedText, Parsed, clean, 
 from mog_assets.documents.formats.pdf_lines import ITEM, Box, Line, Recognised, lines_of, page_lines
 from mog_assets.documents.formats.running import without_running
 from mog_assets.registry import PDF_FORMS, READERS
-from mog_assets.text.content import content_words
 from mog_assets.text.languages import DEFAULT, detected
+from mog_assets.text.terms import content_words
 
 _CELL = " | "
 _CHOSEN = (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON)

@@ -31,7 +31,6 @@ from mog_assets.text.cuts import Spans, least, spans_to, token_starts, unit_char
 
 TOKENS = "tokens_to_answer, all chunks"
 
-
 MEASURES = (TOKENS, "tokens_to_answer", "ER", "ER@1000", "ER@2000", "ER@4000", "ER@8000")
 
 

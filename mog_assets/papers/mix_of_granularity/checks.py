@@ -42,7 +42,6 @@ WEIGHTS_ALIVE = Check(
     "weights_finite_and_not_constant", "Router weights are finite, and outputs depend on the query vector.", _alive
 )
 
-
 NEW_ROUTER_IS_USED = Check(
     "new_router_is_used",
     "The latest router is in use; if its training failed or it was worse, the previous one is.",

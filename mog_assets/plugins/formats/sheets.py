@@ -29,7 +29,6 @@ _DIGITS = re.compile(r"[0#?]")
 # Where nothing but digits and signs between them is shown, such as `000-00-0000`; where else a number stands.
 _CODE, _NUMBER = re.compile(r"[^.,%/eE@A-Za-z]*"), re.compile(r"[0#?][0#?.,]*")
 
-
 number: Show = "%.15g".__mod__
 """Show a number as it is stored, with the 15 digits that sheets compute with."""
 

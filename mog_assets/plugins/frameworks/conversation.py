@@ -17,8 +17,8 @@ from mog_assets.answer.roles import AnswerRequest, Reply, Role
 from mog_assets.build.tools import Tools
 from mog_assets.registry import FOLLOW_UPS
 from mog_assets.resources.errors import MogError
-from mog_assets.text.content import content_words
 from mog_assets.text.languages import DEFAULT, detected
+from mog_assets.text.terms import content_words
 
 # Words that stand for what was named before, and those that begin a question which goes on from another one; not those
 # that mostly stand for nothing, such as `there`. Languages without blanks have theirs as parts of a text.

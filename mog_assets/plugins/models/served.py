@@ -31,7 +31,6 @@ from mog_assets.resources.errors import MogError
 ItemT = TypeVar("ItemT")
 ReadT = TypeVar("ReadT")
 
-
 _PASSING = (408, 409, 425, 429)
 _NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
 # Also 424, by which Text Embeddings Inference says that the model failed.
