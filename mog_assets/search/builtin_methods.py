@@ -160,7 +160,7 @@ METHODS.register(
 METHODS.register(
     "multihop",
     ranked_by(
-        Ranking(Blend(), second_hop=True),
+        Ranking(Blend(), asks_twice=True),
         "what question and best text find together, in turn with fused",
         ("#882255", "d"),
     ),

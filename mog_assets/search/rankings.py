@@ -38,7 +38,7 @@ class Ranking:
         description: Description of the asset.
         complexity: Its place among the rankings that are trained wherever there are training questions, from 1, the one
             with the fewest parameters; 0 if it is trained only where a method names it.
-        second_hop: Whether questions are asked again together with their best pieces, see `multihop`.
+        asks_twice: Whether questions are asked again together with their best pieces, see `multihop`.
         reads: Whether experts are asked that read texts together with the question.
     """
 
@@ -49,7 +49,7 @@ class Ranking:
     library: str = "python"
     description: str = ""
     complexity: int = 0
-    second_hop: bool = False
+    asks_twice: bool = False
     reads: bool = False
 
     def open(self, index: Index) -> Any:
@@ -69,7 +69,7 @@ RANKINGS = "rankings"
 def ranked_by(ranking: Ranking, description: str, look: tuple[str, str]) -> Kind:
     """Return a ranking as a kind of method."""
     return Kind(
-        multihop.ranked_again if ranking.second_hop else Retrieval.ranked_pieces,
+        multihop.ranked_again if ranking.asks_twice else Retrieval.ranked_pieces,
         lambda method, settings: _needs(ranking, settings),
         description,
         look,
