@@ -59,6 +59,7 @@ def test_a_sound_installation_without_a_configuration_has_no_problem(tmp_path, m
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.whole
 def test_a_vector_store_that_is_not_installed_is_no_problem_where_nothing_uses_it(tmp_path, monkeypatch):
     def version(package):
         if package == "qdrant-edge-py":
