@@ -52,8 +52,8 @@ def right(retrieval: Retrieval, questions: Sequence[Question]) -> list[set[int]]
 
 def ours(retrieval: Retrieval, questions: Sequence[Question]) -> list[list[int]]:
     """The best pieces by the package's BM25, best first."""
-    asked = retrieval.with_queries([question.question for question in questions])
-    ranked = asked.rank(parse("bm25:fixed-1", retrieval.corpora.settings), BEST)
+    searched = retrieval.with_queries([question.question for question in questions])
+    ranked = searched.rank(parse("bm25:fixed-1", retrieval.corpora.settings), BEST)
     firsts, _ = pieces_in(retrieval.corpora.layout, ranked.document, ranked.start, ranked.end)
     rows: list[list[int]] = [[] for _ in questions]
     for question, rank, piece in zip(ranked.question.tolist(), ranked.rank.tolist(), firsts.tolist(), strict=True):

@@ -132,8 +132,8 @@ def study(tools: Tools, roles: Roles, name: str, method: str, most: int) -> None
     corpora = tools.settings.question_sets[name].corpora
     retrieval = Retrieval.open(tools, tools.store.read, corpora, [q.question for q in asked])
     budget = tools.settings.budget * BRIEF_K // PASSAGES
-    found = retrieval.passages(parse(method, tools.settings), budget=Budget(budget))
-    passages = texts(retrieval.corpora, found, len(asked))
+    ranked = retrieval.passages(parse(method, tools.settings), budget=Budget(budget))
+    passages = texts(retrieval.corpora, ranked, len(asked))
     rows = []
     for question, own in zip(asked, passages, strict=True):
         what, gold = AnswerRequest(question.id, question.question), answers(question)

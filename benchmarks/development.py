@@ -234,11 +234,11 @@ def hops(names: Sequence[str], homes: Path) -> list[dict[str, str]]:
         values: dict[str, list[np.ndarray]] = defaultdict(list)
         documents: list[str] = []
         for questions in measured_questions(tools).values():
-            again = retrieval.with_queries([question.question for question in questions])
-            evidence = measured(questions, again.corpora)
+            measuring = retrieval.with_queries([question.question for question in questions])
+            evidence = measured(questions, measuring.corpora)
             documents += [question.document for question in questions]
             for method in ("fused", "multihop"):
-                values[method].append(_of_order(again.best_pieces(method), evidence))
+                values[method].append(_of_order(measuring.best_pieces(method), evidence))
         both = {method: np.concatenate(parts) for method, parts in values.items()}
         gain = both["multihop"] - both["fused"]
         totals = by_document(gain, documents)
@@ -293,11 +293,11 @@ def known_items(name: str, homes: Path) -> list[dict[str, str]]:
     for kind_of, items in kinds.items():
         documents = [str(item.document) for item in items]
         for form, template in FORMS.items():
-            asked = retrieval.with_queries([template.format(item.text) for item in items])
-            candidates, experts = asked.read.candidates, expert_names(tools.settings)
+            phrased = retrieval.with_queries([template.format(item.text) for item in items])
+            candidates, experts = phrased.read.candidates, expert_names(tools.settings)
             scores = {"BM25, level 1": candidates.scores[:, 0], "equal weights": _equal(candidates, experts)}
             scores["fused"] = Blend().scores(candidates, experts)
-            scores |= {ranking: model.scores(asked.read) for ranking, model in trained_models.items()}
+            scores |= {ranking: model.scores(phrased.read) for ranking, model in trained_models.items()}
             row = {"collection": name, "items": f"{len(items)} {kind_of}", "asked": form}
             least = None
             for ranking, values in scores.items():

@@ -217,20 +217,20 @@ def build(folder: Path, project: Settings, chunks: int, graph: bool) -> None:
 
     settings = prepare(folder, project, chunks)
     tools.Encoder = synthetic(source_vectors(project)[0])  # type: ignore[misc, attr-defined]
-    made, kept = asset.materialise, folder / "built.json"
-    rows: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    materialise, record = asset.materialise, folder / "built.json"
+    rows: dict[str, Any] = json.loads(record.read_text()) if record.exists() else {}
 
     def recording(recipe: Any, partition: str | None, *arguments: Any) -> Any:
         forget()
         started, clock = time.process_time(), time.monotonic()
-        outcome = made(recipe, partition, *arguments)
+        outcome = materialise(recipe, partition, *arguments)
         if outcome.built:
             row = {"cpu": time.process_time() - started, "seconds": time.monotonic() - clock, "peak": highest()}
             manifest = outcome.artefact.manifest
             rows[recipe.key] = {**row, "bytes": sum(entry["bytes"] for entry in manifest.files.values())}
             rows[recipe.key] |= {name: manifest.counts[name] for name in ("chunks", "terms") if name in manifest.counts}
             rows["whole process"] = {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
-            kept.write_text(json.dumps(rows))
+            record.write_text(json.dumps(rows))
             click.echo(f"{chunks:,}: {recipe.key} {row['cpu']:.1f} s of CPU, {row['peak'] / MIB:,.0f} MiB", err=True)
         return outcome
 

@@ -141,10 +141,10 @@ def mixed(homes: Path) -> Iterator[dict[str, str]]:
         for corpus in XQUAD:
             stored = tools.store.read("questions").path(f"{corpus}.parquet")
             questions = [q for q in _questions(stored) if q.evidence]
-            whole = retrieval.with_queries([q.question for q in questions])
+            retrieved = retrieval.with_queries([q.question for q in questions])
             other = np.asarray([retrieval.corpora.names[owner] != corpus for owner in retrieval.corpora.owners])
             row = {"encoder": encoder, "questions of": corpus}
-            for name, searching in (("both", whole), ("the other language", whole.restricted_to(other))):
+            for name, searching in (("both", retrieved), ("the other language", retrieved.restricted_to(other))):
                 ranked = searching.passages(parse("fused", tools.settings), k=1)
                 first = ranked.document[np.searchsorted(ranked.question, np.arange(len(questions)))]
                 same = np.array([retrieval.corpora.names[retrieval.corpora.owners[d]] == corpus for d in first])

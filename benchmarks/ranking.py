@@ -163,14 +163,14 @@ def fewer(collection: Collection, questions: int | None) -> Collection:
 
 def examples(retrieval: Retrieval, questions: Sequence[Question]) -> Examples:
     """Questions with their candidates."""
-    asked = retrieval.with_queries([q.question for q in questions])
-    found, corpora = asked.read, asked.corpora
+    retrieved = retrieval.with_queries([q.question for q in questions])
+    inputs, corpora = retrieved.read, retrieved.corpora
     names = expert_names(corpora.settings)
-    gold = Relevance.located(found.candidates, measured(questions, corpora), corpora.layout)
+    gold = Relevance.located(inputs.candidates, measured(questions, corpora), corpora.layout)
     levels = np.array([LEVELS.index(q.level) for q in questions])
     documents = [q.document for q in questions]
-    made = np.zeros(len(questions), bool)
-    return Examples(gold, gold, found.vectors, found.words, documents, levels, made, names, found.finest)
+    is_synthetic = np.zeros(len(questions), bool)
+    return Examples(gold, gold, inputs.vectors, inputs.words, documents, levels, is_synthetic, names, inputs.finest)
 
 
 def merged(parts: Sequence[Examples]) -> Examples:

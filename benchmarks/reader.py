@@ -59,8 +59,8 @@ def compared(tools: Tools, name: str, method: str, most: int, reader: TrainedRea
     asked = [asked[i] for i in sorted(np.random.default_rng(0).permutation(len(asked))[:most].tolist())]
     question_set = tools.settings.question_sets[name]
     retrieval = Retrieval.open(tools, tools.store.read, question_set.corpora, [q.question for q in asked])
-    found = retrieval.passages(parse(method, tools.settings), budget=Budget.of(tools.settings.budget))
-    passages = texts(retrieval.corpora, found, len(asked))
+    ranked = retrieval.passages(parse(method, tools.settings), budget=Budget.of(tools.settings.budget))
+    passages = texts(retrieval.corpora, ranked, len(asked))
     rules = Extractive(remembering(tools.encoder.encode), "")
     marks: dict[str, list[tuple[float, float]]] = {"extractive": [], "neural": [], "neural, always": []}
     seconds, chances = dict.fromkeys(("extractive", "neural"), 0.0), []

@@ -82,7 +82,7 @@ class AnswerForm:
 
 @dataclass(frozen=True)
 class Completion:
-    """What a model answered.
+    """Answer of a model.
 
     Attributes:
         text: The answer, never empty.

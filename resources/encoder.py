@@ -24,7 +24,7 @@ Advance = Callable[[int], None]
 
 
 class EncoderModel(Protocol):
-    """What computes vectors."""
+    """A model that computes vectors."""
 
     @property
     def identity(self) -> list[Any]:
@@ -36,7 +36,7 @@ class EncoderModel(Protocol):
 
     @property
     def description(self) -> str:
-        """Where and how it computes, for people."""
+        """Return where and how it computes, for people."""
 
     def prompt(self, role: Role) -> str:
         """Return what is put before a text."""
@@ -47,7 +47,7 @@ class EncoderModel(Protocol):
 
     @property
     def by_role(self) -> bool:
-        """Whether questions and passages are told apart beside their prompts."""
+        """Return whether questions and passages are told apart beside their prompts."""
 
     def is_token(self, words: Sequence[str]) -> np.ndarray:
         """Return which words it knows: bool array of shape (words,)."""
@@ -105,7 +105,7 @@ class Encoder:
 
     @cached_property
     def model(self) -> EncoderModel:
-        """What computes vectors."""
+        """Return what computes vectors."""
         if served := self.settings.served:
             model: EncoderModel = served.open(self.settings)
             return model

@@ -19,7 +19,7 @@ class MissingArtefact(MogError):
 
 
 class TooFewQuestions(MogError):
-    """What learns from questions cannot: its artefact says so, and nothing else waits for it."""
+    """Error of what learns from questions and cannot: its artefact says so, and nothing else waits for it."""
 
 
 class NotAllowed(MogError):

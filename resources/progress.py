@@ -26,7 +26,7 @@ stored_counts = Counter[str]()
 
 
 class ProgressDisplay:
-    """Where progress is shown: bars in a terminal, if there are any, and whether lines go to standard error."""
+    """Destinations of progress: bars in a terminal, if there are any, and whether lines go to standard error."""
 
     bars: Any = None
     lines = False

@@ -178,7 +178,7 @@ class Transformer:
 
     @property
     def description(self) -> str:
-        """Where and how it computes, for people."""
+        """Return where and how it computes, for people."""
         return f"{self.settings.model} on {self.device}, {self.dtype}"
 
     @cached_property

@@ -72,7 +72,7 @@ def serial(work: Callable[[S], R], items: Sequence[S]) -> list[R]:
 
 @dataclass(frozen=True)
 class Means:
-    """What every answering method uses.
+    """Resources that every answering method uses.
 
     Attributes:
         roles: The reader.

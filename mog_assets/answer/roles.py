@@ -95,7 +95,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class AnswerSpan:
-    """Where an answer stands in what was read, and how sure the reader is of it.
+    """Place of an answer in what was read, and how sure the reader is of it.
 
     Attributes:
         passage: Position among the passages that were read; −1 if it was read from another text.

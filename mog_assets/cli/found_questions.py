@@ -54,7 +54,7 @@ class Questions:
 
     @property
     def divided(self) -> bool:
-        """Whether the questions are divided by document: no split has to be named."""
+        """Return whether the questions are divided by document: no split has to be named."""
         return bool(self.without) and set(self._names) == {"train", "test"}
 
     @property

@@ -101,17 +101,17 @@ class Settings(SettingsModel):
 
     @property
     def trains(self) -> bool:
-        """Whether any question set has a train split."""
+        """Return whether any question set has a train split."""
         return any(question_set.train for question_set in self.question_sets.values())
 
     @property
     def tests(self) -> bool:
-        """Whether any question set has a test split."""
+        """Return whether any question set has a test split."""
         return any(question_set.test for question_set in self.question_sets.values())
 
     @property
     def asks_a_model(self) -> bool:
-        """Whether anything is asked of the language model of `llm`."""
+        """Return whether anything is asked of the language model of `llm`."""
         # Only what may ask is read: what an asset reads of the settings is what it declares.
         asking = (
             (section.asks_model, section.of(self)) for section in registry.SECTIONS.values() if section.asks_model

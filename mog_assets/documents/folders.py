@@ -96,7 +96,7 @@ class FolderFile:
 
     @property
     def kinds(self) -> Counter[str]:
-        """How many files the entry stands for, by their last suffixes."""
+        """Return how many files the entry stands for, by their last suffixes."""
         return kinds(self.names or (self.name,))
 
     @property
@@ -106,7 +106,7 @@ class FolderFile:
 
     @property
     def many(self) -> str:
-        """What its documents are: `lines`, `rows` of a table, `parts` or `records` of a container; empty: one."""
+        """Return what its documents are: `lines`, `rows` of a table, `parts` or `records`; empty: one."""
         name = self.name.lower()
         kind = next((what for what, ends in _MANY.items() if name.endswith(ends)), "")
         container = CONTAINERS.get(os.path.splitext(name)[1])

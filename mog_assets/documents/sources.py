@@ -51,7 +51,7 @@ _KEEP_SECONDS = 1.0
 
 
 class Item(NamedTuple):
-    """What a source says of an item.
+    """An item, as its source describes it.
 
     Attributes:
         version: Any text that changes with the content, such as an etag or a time.
@@ -69,7 +69,7 @@ class Refusal(Exception):
 
 
 class Copied(NamedTuple):
-    """What became of a source's items.
+    """Outcome of copying a source's items.
 
     Attributes:
         read: How many were read.
@@ -88,7 +88,7 @@ _DENIED = re.compile(
 
 @dataclass(frozen=True)
 class Source:
-    """Where documents come from.
+    """A source of documents.
 
     Attributes:
         items: Given an address, every item by name, a relative path, whose suffix is its format; or the version alone.

@@ -24,7 +24,7 @@ TOKENS = 2000
 
 
 class Board(NamedTuple):
-    """What is compared with each other: questions of one set and split whose answers are known equally precisely.
+    """Questions that are compared with each other: of one set and split whose answers are known equally precisely.
 
     `evidence` is `spans` or `documents`, see `Question.level`.
     """

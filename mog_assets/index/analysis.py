@@ -67,7 +67,7 @@ class Analysed:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What questions are analysed by.
+    """Analysis of questions.
 
     Attributes:
         read: Reads an asset of a corpus, see `corpora.Read`.

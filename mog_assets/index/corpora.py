@@ -101,7 +101,7 @@ class Corpora:
 
     @cached_property
     def analysis(self) -> Analysis:
-        """How questions are analysed that are asked of these corpora."""
+        """Return how questions are analysed that are asked of these corpora."""
         return Analysis(self.read, self.names, lambda: self.terms)
 
     @cached_property
@@ -132,7 +132,7 @@ class Corpora:
 
     @cached_property
     def stored(self) -> StoredDocuments:
-        """What is stored of documents."""
+        """Return what is stored of documents."""
         return StoredDocuments(self.bucket_files("documents"))
 
     def texts(self, documents: Iterable[int]) -> dict[int, tuple[str, str]]:

@@ -154,7 +154,7 @@ def pool_bucket(documents: str, spans: str, finer: str, level: int, out: str) ->
 
 @dataclass(frozen=True)
 class VectorBucket:
-    """Where the vectors of a bucket's chunks of a level are.
+    """Files of the vectors of a bucket's chunks of a level.
 
     Attributes:
         documents: Parquet file of the documents.

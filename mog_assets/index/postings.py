@@ -188,7 +188,7 @@ class Matches:
 
     @cached_property
     def times(self) -> np.ndarray:
-        """How often the question has each term, int64 of shape (terms,)."""
+        """Return how often the question has each term, int64 of shape (terms,)."""
         return np.bincount(np.array(self.order, np.int64), minlength=len(self.terms))
 
     def texts_of(self, place: int) -> np.ndarray:

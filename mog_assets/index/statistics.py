@@ -59,7 +59,7 @@ class StoredStatistics:
 
     @cached_property
     def weights(self) -> TermWeights:
-        """What weighs terms."""
+        """Return what weighs terms."""
         columns = [[table.column(kind) for kind in self.texts] for table in self._terms.tables]
         return TermWeights(Sums(self._terms, columns), self.texts)
 

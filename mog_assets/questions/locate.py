@@ -188,7 +188,7 @@ def _words(text: str) -> set[str]:
 
 
 class _Match(NamedTuple):
-    """How similar the folded positions low … high − 1 of a document are to a quote, in [0, 1]."""
+    """Similarity of the folded positions low … high − 1 of a document to a quote, in [0, 1]."""
 
     score: float
     low: int

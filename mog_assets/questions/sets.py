@@ -72,7 +72,7 @@ class Question:
 
     @property
     def level(self) -> Level:
-        """How precisely it is known what answers the question."""
+        """Return how precisely it is known what answers the question."""
         if self.evidence:
             return "spans"
         if any(judged.grade > 0 for judged in self.relevant):

@@ -73,7 +73,7 @@ class Places:
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """What `from_arrays` reads."""
+        """Return what `from_arrays` reads."""
         return {field.name: np.ascontiguousarray(getattr(self, field.name)) for field in fields(self)}
 
     @classmethod

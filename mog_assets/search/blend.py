@@ -65,7 +65,7 @@ def _described(experts: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.nda
 
 @dataclass(frozen=True)
 class Blend:
-    """What weighs experts; the defaults are those of `fused`.
+    """Weights of experts; the defaults are those of `fused`.
 
     Attributes:
         vectors: Weight of vectors where the encoder knows the language of the texts; that of BM25 is 1.

@@ -108,7 +108,7 @@ class Candidates:
 
     @cached_property
     def confidence(self) -> np.ndarray:
-        """How sure each expert is of its best candidate, 0 or more: float64 of shape (questions, experts).
+        """Return how sure each expert is of its best candidate, 0 or more: float64 of shape (questions, experts).
 
         How many standard deviations the best lies above the mean, times one minus the normalised entropy of the
         softmax over the candidates; 0 where all candidates have the same score.

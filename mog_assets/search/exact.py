@@ -47,7 +47,7 @@ MOST, STEP = 8, 3
 
 @dataclass(frozen=True)
 class Typed:
-    """What of a question stands exactly in few texts.
+    """Parts of a question that stand exactly in few texts.
 
     Attributes:
         pieces: Those with a rare word, or with what the question is or quotes as it stands, ascending.

@@ -36,7 +36,7 @@ class Relation(Protocol):
 
 @dataclass(frozen=True)
 class Cost:
-    """What an expert that reads costs for a question.
+    """Cost of an expert that reads, for a question.
 
     Attributes:
         read: What is read, and its price, for people.

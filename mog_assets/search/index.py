@@ -87,7 +87,7 @@ class CoarseTexts:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """What questions are asked of, opened once: corpora, and what follows from them and from the encoder.
+    """The opened state that questions are asked of: corpora, and what follows from them and from the encoder.
 
     Attributes:
         corpora: The corpora of a question set.
@@ -142,7 +142,7 @@ class Index:
 
     @cached_property
     def levels(self) -> int:
-        """How many there are."""
+        """Return how many there are."""
         return self.settings.levels
 
     @cached_property
@@ -178,7 +178,7 @@ class Index:
 
     @cached_property
     def reads(self) -> bool:
-        """Whether an expert reads texts together with the question."""
+        """Return whether an expert reads texts together with the question."""
         return any(EXPERTS[name].reads for name in self.settings.ranking.experts)
 
     @cached_property
@@ -201,7 +201,7 @@ class Index:
 
     @cached_property
     def norms(self) -> np.ndarray:
-        """What is added to the count of a term in each piece, float64; see `postings.saturation`."""
+        """Return what is added to the count of a term in each piece, float64; see `postings.saturation`."""
         mean, options = self.corpora.statistics.mean_lengths["level_1"], self.settings.bm25
         return saturation(self.corpora.words.lengths, mean, options.k1, options.b)
 
@@ -234,12 +234,12 @@ class Index:
 
     @cached_property
     def pooled(self) -> np.ndarray:
-        """What the weighted sum of the products of the pieces of each of `coarse` is divided by, float32."""
+        """Return what the weighted sum of the products of the pieces of each of `coarse` is divided by, float32."""
         return np.concatenate([*self.corpora.pooled_lengths.values()])
 
     @cached_property
     def mentions(self) -> Mentions:
-        """What the documents of the corpora name."""
+        """Return what the documents of the corpora name."""
         return Mentions.open(self.corpora)
 
     @cached_property

@@ -40,7 +40,7 @@ def _unexplained(retrieval: Any, method: Method, passages: Passages) -> list[str
 
 @dataclass(frozen=True)
 class Kind:
-    """What methods of a kind have in common.
+    """A kind of methods, and what they have in common.
 
     Attributes:
         rank: Ranks passages for every question, given a `search.retrieval.Retrieval`, the method, and the
@@ -95,7 +95,7 @@ LIMITS: Registry[Any] = registry.LIMITS
 
 @dataclass(frozen=True)
 class Method:
-    """How passages are ranked.
+    """A way of ranking passages.
 
     Attributes:
         retriever: None for a ranking, which uses all, for `auto`, and for a control, which does not search.
@@ -118,27 +118,27 @@ class Method:
 
     @property
     def family(self) -> str:
-        """What it is listed under where people choose a method; empty for what all kinds are listed under."""
+        """Return what it is listed under where people choose a method; empty for what all kinds are listed under."""
         return f"passages of the question's {LIMITS[self.limit].group}" if self.limit else self.of.family
 
     @property
     def ranking(self) -> bool:
-        """Whether it ranks pieces by all experts."""
+        """Return whether it ranks pieces by all experts."""
         return self.of.ranking is not None
 
     @property
     def trained(self) -> bool:
-        """Whether it needs a model that is trained on questions."""
+        """Return whether it needs a model that is trained on questions."""
         return self.of.trained
 
     @property
     def control(self) -> bool:
-        """Whether its measured values are known in advance."""
+        """Return whether its measured values are known in advance."""
         return self.of.control
 
     @property
     def evaluation_only(self) -> bool:
-        """Whether it cannot answer real questions: it needs gold evidence, or does not search."""
+        """Return whether it cannot answer real questions: it needs gold evidence, or does not search."""
         return self.of.gold
 
 

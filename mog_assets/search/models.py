@@ -67,7 +67,7 @@ class Mix:
 
 @dataclass(frozen=True)
 class Opening:
-    """What a model must have been trained for, and is opened with.
+    """Conditions that a model must have been trained for, and is opened with.
 
     Attributes:
         encoder: Fingerprint of the encoder.

@@ -19,7 +19,7 @@ QUOTED = re.compile('["“”„]([^"“”„]+)["“”]|«([^«»]+)»|「([^
 
 @dataclass(frozen=True)
 class Quoted:
-    """Where texts have all that is quoted in a question.
+    """Places of texts that have all that is quoted in a question.
 
     Attributes:
         phrases: What is quoted.

@@ -27,7 +27,7 @@ from mog_assets.search.retrieval import Retrieval
 
 @dataclass(frozen=True)
 class Ranking:
-    """How candidates are ordered.
+    """An order of candidates.
 
     Attributes:
         rule: What weighs the experts without training; None if a model is trained.

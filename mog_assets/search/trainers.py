@@ -64,7 +64,7 @@ def _silent(done: int) -> None:
 
 @dataclass(frozen=True)
 class Trainer:
-    """How rankings of a kind are trained.
+    """Training of rankings of a kind.
 
     Attributes:
         prepared: Given the training questions, the settings and what is called with 1 after each step: the questions
@@ -83,7 +83,7 @@ class Trainer:
 
     @property
     def threads(self) -> int:
-        """How many trainings run side by side."""
+        """Return how many trainings run side by side."""
         return cores() if self.one_core else 1
 
 

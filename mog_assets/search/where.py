@@ -84,7 +84,7 @@ FIELDS: Registry[Field] = registry.FIELDS
 
 
 class Fields:
-    """What the documents of some corpora say of themselves, for filters.
+    """Fields of the documents of some corpora, for filters.
 
     Args:
         corpora: The corpora; their metadata is read when the first filter is used.

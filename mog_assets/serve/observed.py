@@ -33,7 +33,7 @@ _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 
 
 class Artefacts(Collector):
-    """What is searched, as metrics."""
+    """Metrics of what is searched."""
 
     def __init__(self, project: Any) -> None:
         self._project = project

@@ -100,7 +100,7 @@ class Project(Retriever):
 
     @property
     def loaded(self) -> float:
-        """When they were opened, in seconds since 1970."""
+        """Return when they were opened, in seconds since 1970."""
         return self._generations.latest().opened
 
     @property
@@ -111,7 +111,7 @@ class Project(Retriever):
 
     @property
     def families(self) -> dict[str, str]:
-        """What methods are listed under where people choose one; those that are not named, with others of the core."""
+        """Return what methods are listed under where people choose one; those not named, with others of the core."""
         methods = (parse(name, self.settings) for name in self.methods)
         return {method.name: method.family for method in methods if method.family}
 

@@ -49,7 +49,7 @@ class Slots:
 
     @property
     def inside(self) -> int:
-        """How many places are taken."""
+        """Return how many places are taken."""
         return len(self._inside)
 
     def start(self, function: Callable[[], T]) -> Future[T]:

@@ -28,7 +28,7 @@ _SHORTEST = 4
 
 @dataclass(frozen=True)
 class Language:
-    """What is known of a language; all else is the same for all.
+    """Facts of a language; all else is the same for all.
 
     Attributes:
         name: In English.

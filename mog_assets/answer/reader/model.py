@@ -69,7 +69,7 @@ class TrainedReader:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What it was trained on, its `calibration`, and how good it is."""
+        """Return what it was trained on, its `calibration`, and how good it is."""
         return self._checked[1]
 
     @cached_property

@@ -23,7 +23,7 @@ _OTHER = str.maketrans(_OPENING + _CLOSING, _CLOSING + _OPENING)
 
 
 class Glyph(NamedTuple):
-    """What one glyph stands for, mostly a character, its left and right in points, and whether that may be a share.
+    """Text that one glyph stands for, mostly a character, its ends in points, and whether that may be a share.
 
     Of a glyph that stands for several characters, PDFium gives each the whole, or an equal share of it.
     """

@@ -131,7 +131,7 @@ def _span(cell: Any, attribute: str) -> int:
 
 
 class _Hidden:
-    """What a browser does not show of a page until its reader does something."""
+    """Elements that a browser does not show of a page until its reader does something."""
 
     def __init__(self, soup: Any) -> None:
         self._soup, self._count = soup, 0

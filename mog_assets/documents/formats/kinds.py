@@ -53,7 +53,7 @@ GZIP = ".gz"
 
 @dataclass(frozen=True)
 class Format:
-    """How files with a suffix are read.
+    """A reader of files with a suffix.
 
     Attributes:
         read: Of text: called with the name of the file and the text. Else with the name, the bytes and the limits: the

@@ -31,7 +31,7 @@ class Mark(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """What a file that is one document contains.
+    """Content of a file that is one document.
 
     Attributes:
         marks: Offsets count characters of `text`.

@@ -61,7 +61,7 @@ class Recognised(NamedTuple):
 
 
 class Box(NamedTuple):
-    """Where a line is, in points: its ends, its baseline (up is more) and its height."""
+    """Place of a line, in points: its ends, its baseline (up is more) and its height."""
 
     left: float
     right: float
@@ -91,7 +91,7 @@ class Line(NamedTuple):
 
 
 class _Places:
-    """Where the characters of a page are, in points; they are counted in UTF-16 units of its text."""
+    """Places of the characters of a page, in points; they are counted in UTF-16 units of its text."""
 
     def __init__(self, page: pdfium.PdfTextPage) -> None:
         self._page = page.raw

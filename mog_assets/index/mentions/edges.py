@@ -27,7 +27,7 @@ def names_file(corpus: str) -> str:
 
 @dataclass(frozen=True)
 class Mentions:
-    """What documents name.
+    """Mentions of documents in each other.
 
     A name within a longer one is no mention, and a document does not name itself. A mention weighs 1 if one document
     has the name and no other text mentions it: it weighs less the more documents have the name, and the more texts

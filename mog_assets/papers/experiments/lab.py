@@ -203,7 +203,7 @@ class Lab:
 
     @property
     def reads(self) -> bool:
-        """Whether answers depend on more than rules: whether a model, small or large, reads the passages."""
+        """Return whether answers depend on more than rules: whether a model, small or large, reads the passages."""
         return self.settings.answering.reader != "extractive"
 
     def sample(self, questions: Sequence[Question]) -> list[Question]:

@@ -50,7 +50,7 @@ class Article:
 
     @cached_property
     def could(self) -> np.ndarray:
-        """Which starts and ends are those of a possible chunk: bool array of shape (n, WINDOW)."""
+        """Return which starts and ends are those of a possible chunk: bool array of shape (n, WINDOW)."""
         return candidates(self.ends, self.longest)[1]
 
     @cached_property

@@ -13,7 +13,7 @@ Look = TypeVar("Look")
 
 
 class LookCache(Generic[Look]):
-    """What looks at a source gave, kept for a while.
+    """Cache of what looks at a source gave.
 
     Args:
         look: Looks at an address.

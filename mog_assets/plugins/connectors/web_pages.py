@@ -42,7 +42,7 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class _Answer(NamedTuple):
-    """What a site answers to a request for an address."""
+    """Answer of a site to a request for an address."""
 
     url: str
     status: int

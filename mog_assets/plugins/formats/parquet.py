@@ -18,7 +18,7 @@ _BATCH_ROWS = 256
 
 
 class _Patient(io.RawIOBase):
-    """What a process writes; one that takes longer than so many seconds for the next bytes is killed."""
+    """Output of a process; one that takes longer than so many seconds for the next bytes is killed."""
 
     def __init__(self, process: subprocess.Popen[bytes], stream: Any, seconds: float) -> None:
         self._process, self._stream, self._seconds, self._late = process, stream, seconds, False

@@ -37,7 +37,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Replies:
-    """What came of all requests.
+    """Outcome of all requests.
 
     Attributes:
         rows: One for each window, in order.

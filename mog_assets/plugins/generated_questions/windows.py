@@ -16,7 +16,7 @@ from mog_assets.text.cuts import units
 
 @dataclass(frozen=True)
 class Breadth:
-    """How much of a document an answer rests on.
+    """Extent of a document that an answer rests on.
 
     Attributes:
         text: In words, for a model.

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class EmbeddingForm:
-    """How an endpoint is asked, and what it answers.
+    """Form of requests to an endpoint, and of its answers.
 
     Attributes:
         provider: Whose form it is.
@@ -93,7 +93,7 @@ class EmbeddingEndpoint:
 
     @cached_property
     def identity(self) -> list[Any]:
-        """What decides vectors beside the model and the prompts."""
+        """Return what decides vectors beside the model and the prompts."""
         return [self.endpoint.form, self.service.url]
 
     @cached_property
@@ -107,7 +107,7 @@ class EmbeddingEndpoint:
 
     @property
     def description(self) -> str:
-        """Where and how it computes, for people."""
+        """Return where and how it computes, for people."""
         return self.service.description
 
     def is_token(self, words: Sequence[str]) -> np.ndarray:

@@ -42,7 +42,7 @@ class CrossEncoder:
 
     @property
     def description(self) -> str:
-        """Where and how it reads, for people."""
+        """Return where and how it reads, for people."""
         return f"{self.settings.model} on {self._loaded[1]}"
 
     def scores(self, readings: Sequence[RerankRequest]) -> Generator[tuple[int, np.ndarray]]:

@@ -54,7 +54,7 @@ class Multilingual(Transformer):
 
     @property
     def description(self) -> str:
-        """Where and how it computes, for people."""
+        """Return where and how it computes, for people."""
         return f"multilingual-e5-small ({_PACKAGE} {self.version}) on {self.device}, {self.dtype}"
 
     def prompt(self, role: Role) -> str:

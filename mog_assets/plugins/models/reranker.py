@@ -47,7 +47,7 @@ class Reranker:
 
     @cached_property
     def model(self) -> RerankModel:
-        """What reads."""
+        """Return what reads."""
         endpoint = self.settings.endpoint
         if endpoint is None:
             return CrossEncoder(self.settings)

@@ -61,7 +61,7 @@ class RerankModel(Protocol):
 
     @property
     def description(self) -> str:
-        """Where and how it reads, for people."""
+        """Return where and how it reads, for people."""
 
     def scores(self, readings: Sequence[RerankRequest]) -> Generator[tuple[int, np.ndarray]]:
         """Yield the number of a reading with the scores of its texts, float32 in [0, 1], in any order."""

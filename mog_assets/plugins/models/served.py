@@ -60,7 +60,7 @@ class ContentFault(MogError):
 
 @dataclass(frozen=True)
 class Provider:
-    """Who serves models.
+    """A provider of models.
 
     Attributes:
         url: Where; empty for programs that people run themselves.
@@ -75,7 +75,7 @@ class Provider:
 
 @dataclass(frozen=True)
 class Spent:
-    """What a process has sent: requests, those that repeated another, tokens or searches, and their price in USD."""
+    """Count of what a process has sent: requests, those that repeated another, tokens or searches, and their price."""
 
     calls: int = 0
     retries: int = 0
@@ -112,7 +112,7 @@ class Service:
 
     @cached_property
     def url(self) -> str:
-        """Where requests are sent, without the path."""
+        """Return where requests are sent, without the path."""
         other = os.environ.get("OPENAI_BASE_URL") if self.provider.key == "OPENAI_API_KEY" else None
         url = self.settings.url or other or self.provider.url
         if not url:

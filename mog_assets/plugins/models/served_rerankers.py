@@ -25,7 +25,7 @@ _BYTES_PER_CHAR, _ENVELOPE_BYTES = 12, 1 << 20
 
 @dataclass(frozen=True)
 class RerankForm:
-    """How an endpoint is asked, and what it answers.
+    """Form of requests to an endpoint, and of its answers.
 
     Attributes:
         url, path, key: See `served.Provider`.
@@ -83,7 +83,7 @@ class RerankEndpoint:
 
     @property
     def description(self) -> str:
-        """Where and how it reads, for people."""
+        """Return where and how it reads, for people."""
         return self.service.description
 
     def scores(self, readings: Sequence[RerankRequest]) -> Generator[tuple[int, np.ndarray]]:

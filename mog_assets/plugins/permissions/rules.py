@@ -153,7 +153,7 @@ class PermissionRules:
 
 @dataclass
 class Seen:
-    """What principals see of the documents that are searched now."""
+    """Documents that principals may see, of those searched now."""
 
     _sights: dict[frozenset[str], Sight] = field(default_factory=dict)
     _parts: dict[int, Any] = field(default_factory=dict)
@@ -304,7 +304,7 @@ class Permissions:
 
     @property
     def pushes(self) -> bool:
-        """Whether anybody may put documents into a corpus.
+        """Return whether anybody may put documents into a corpus.
 
         Raises:
             NotAllowed: it cannot be told.

@@ -238,7 +238,7 @@ def _engine(path: Path) -> Iterator[None]:
 
 
 class _Stored(NamedTuple):
-    """How a collection stores vectors."""
+    """Form in which a collection stores vectors."""
 
     size: int
     datatype: str

@@ -77,7 +77,7 @@ class Cluster:
 
     @property
     def pending(self) -> int:
-        """How many tasks are submitted at a time."""
+        """Return how many tasks are submitted at a time."""
         return self.settings.pending or 4 * max(int(ray.cluster_resources().get("CPU", 1)), 1)
 
     def describe(self) -> str:

@@ -27,7 +27,7 @@ _PACKAGE = "mog_assets"
 
 @dataclass(frozen=True)
 class NodeRequirements:
-    """What a process on a node must find before it works.
+    """Environment that a process on a node must find before it works.
 
     Attributes:
         versions: Version of every package that content depends on, and a digest of this project's code.

@@ -59,7 +59,7 @@ class _Set:
 
     @property
     def measures(self) -> np.ndarray:
-        """Which questions measure, a bool each."""
+        """Return which questions measure, a bool each."""
         return np.array([question.document in self.measuring for question in self.questions], bool)
 
 
