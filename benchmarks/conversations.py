@@ -117,7 +117,7 @@ def compare(project: Project, part: str, pairs: Sequence[Pair], language: str, b
     """Print the evidence recall of each way, and its difference to the first, with an interval by document."""
     shares = {}
     for name, text in searched_by(language).items():
-        passages = [project.retrieve(text(pair), budget=budget).passages for pair in pairs]
+        passages = [project.search(text(pair), budget=budget).passages for pair in pairs]
         rows = zip(passages, (pair.gold.evidence for pair in pairs), strict=True)
         shares[name] = np.array([share(*row) for row in rows])
     documents, owner = np.unique([str(document(pair.gold)) for pair in pairs], return_inverse=True)

@@ -25,9 +25,9 @@ QUESTION = "How deep should garlic cloves be planted?"
 MODULE = "import mog_assets.serve."
 # What an environment is asked to do; words of `mog`, or of Python after `-c`.
 COMMANDS: dict[str, list[str]] = {
-    "core": ["retrieve", QUESTION, "--method", "fixed-2"],
+    "core": ["search", QUESTION, "--method", "fixed-2"],
     "build": ["plan"],
-    "local": ["retrieve", QUESTION],
+    "local": ["search", QUESTION],
     "topics": ["-c", "import bertopic"],
     "serve": ["-c", f"{MODULE}http"],
     "tokens": ["-c", "import tiktoken, tokenizers"],
@@ -35,7 +35,7 @@ COMMANDS: dict[str, list[str]] = {
     "openai": ["-c", "import mog_assets.resources.endpoint"],
     "qdrant": ["-c", "import qdrant_client, qdrant_edge"],
     "all": ["run"],
-    "core, from the source": ["retrieve", QUESTION, "--method", "fixed-2"],
+    "core, from the source": ["search", QUESTION, "--method", "fixed-2"],
 }
 IMPORTS = 5
 

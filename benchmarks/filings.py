@@ -29,11 +29,11 @@ RANKINGS = ("fused", "fixed-2", "dense-2", "hybrid:fixed-2", "dense-3", "hybrid:
 
 
 def share(passages: Iterable[Any], evidence: Sequence[Any]) -> float:
-    """The share of the characters of some evidence that is in passages; all have `corpus`, `doc`, `start`, `end`."""
+    """The share of the characters of some evidence that is in passages."""
     covered = total = 0
     spans = [span for passage in passages for span in passage.spans]
     for e in evidence:
-        within = [span for span in spans if (span.corpus, span.doc) == (e.corpus, e.doc)]
+        within = [span for span in spans if (span.corpus, span.document) == (e.corpus, e.doc)]
         covered += len({at for span in within for at in range(max(span.start, e.start), min(span.end, e.end))})
         total += e.end - e.start
     return covered / total
@@ -64,7 +64,7 @@ def main(data: Path, home: Path, budget: int, show: bool) -> None:
         for name in RANKINGS:
             shares = []
             for question in kept:
-                passages = project.retrieve(question.question, budget=budget, method=name).passages
+                passages = project.search(question.question, budget=budget, method=name).passages
                 shares.append(share(passages, question.evidence))
             whole = sum(part > 0.999 for part in shares)
             print(f"{name:16} evidence in {budget} characters {sum(shares) / len(shares):.3f}, all of it {whole}")

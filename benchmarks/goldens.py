@@ -66,7 +66,7 @@ def recall(question: Question, passages: Iterable[Any], budget: int) -> float:
     for passage in passages:
         for span in passage.spans:
             end = min(span.end, span.start + left)
-            found |= wanted & {(span.corpus, span.doc, at) for at in range(span.start, end)}
+            found |= wanted & {(span.corpus, span.document, at) for at in range(span.start, end)}
             left -= max(end - span.start, 0)
     return len(found) / len(wanted)
 
@@ -82,15 +82,17 @@ def measure(path: Path, methods: Sequence[str]) -> dict[str, Any]:
     documents = ["\n".join(sorted({f"{e.corpus}/{e.doc}" for e in q.evidence})) for q in questions]
     result: dict[str, Any] = {"questions": [q.id for q in questions], "documents": documents, "methods": {}}
     with mog_assets.open(path) as project:
-        project.retrieve(questions[0].question, method=methods[0])
+        project.search(questions[0].question, method=methods[0])
         for method in methods:
             rows, recalls, seconds = [], [], []
             for question in questions:
                 began = time.perf_counter()
-                passages = project.retrieve(question.question, method=method, budget=BUDGETS[-1]).passages
+                passages = project.search(question.question, method=method, budget=BUDGETS[-1]).passages
                 seconds.append(time.perf_counter() - began)
                 recalls.append(float(np.mean([recall(question, passages, budget) for budget in BUDGETS])))
-                rows.append([[p.corpus, p.doc, p.start, p.end, round(p.score, DIGITS)] for p in passages[:PASSAGES]])
+                rows.append(
+                    [[p.corpus, p.document, p.start, p.end, round(p.score, DIGITS)] for p in passages[:PASSAGES]]
+                )
             milliseconds = np.percentile(seconds, [50, 95]) * 1000
             result["methods"][method] = {
                 "passages": rows,

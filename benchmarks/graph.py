@@ -110,7 +110,7 @@ def bm25s_numpy(index: Path, k: int, rows: np.ndarray) -> Found:
     arrays = load_file(index)
     opened = opened_index(arrays)
     opened.backend = "numpy"
-    found = opened.retrieve(
+    found = opened.search(
         queries_of(arrays, rows), k=k + 1, show_progress=False, n_threads=2, backend_selection="numpy"
     )
     return without_self(found.documents, found.scores, rows, arrays["self"])

@@ -113,8 +113,8 @@ def searches(folder: Path) -> Iterable[tuple[str, Search]]:
 
         def by(method: str) -> Search:
             def first(identifier: str) -> tuple[str, str]:
-                passages = project.retrieve(identifier, method=method, k=1).passages
-                return (passages[0].doc, passages[0].text) if passages else ("", "")
+                passages = project.search(identifier, method=method, k=1).passages
+                return (passages[0].document, passages[0].text) if passages else ("", "")
 
             return first
 

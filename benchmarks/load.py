@@ -55,7 +55,7 @@ else:
     def search(question):
         return [d.content for d in retriever.run(query=question)["documents"]]
 app = FastAPI()
-@app.post("/v1/retrieve")
+@app.post("/v1/search")
 def retrieve(body: dict):
     return {"passages": [{"text": text} for text in search(body["question"])]}
 search("warm up the compiled code")
@@ -74,7 +74,7 @@ class Client:
 
     def ask(self, question: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         data = json.dumps({"question": question, **body})
-        self._open.request("POST", "/v1/retrieve", data, {"content-type": "application/json"})
+        self._open.request("POST", "/v1/search", data, {"content-type": "application/json"})
         response = self._open.getresponse()
         return response.status, json.loads(response.read())
 
@@ -193,11 +193,11 @@ def main(
             if passage["corpus"] == edit:
                 (span,) = passage["spans"]
                 texts = {
-                    side: getattr(editions, side)[passage["doc"]][span["start"] : span["end"]]
+                    side: getattr(editions, side)[passage["document"]][span["start"] : span["end"]]
                     for side in ("old", "new")
                 }
                 if passage["text"] not in texts.values():
-                    return f"{passage['doc']} {span}: neither the old text nor the new one"
+                    return f"{passage['document']} {span}: neither the old text nor the new one"
                 if texts["old"] != texts["new"]:
                     found |= {side for side, text in texts.items() if text == passage["text"]}
         sides.setdefault(given["version"], set()).update(found)

@@ -90,8 +90,8 @@ def rank(found: Sequence[Sequence[Place]], right: Sequence[Place]) -> int | None
 
 def searched(project: Project, method: str) -> Callable[[str], list[list[Place]]]:
     def search(question: str) -> list[list[Place]]:
-        found = project.retrieve(question, method=method, budget=BUDGET).passages
-        return [[(span.corpus, span.doc, span.start, span.end) for span in passage.spans] for passage in found]
+        found = project.search(question, method=method, budget=BUDGET).passages
+        return [[(span.corpus, span.document, span.start, span.end) for span in passage.spans] for passage in found]
 
     return search
 

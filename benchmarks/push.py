@@ -77,7 +77,7 @@ def measured(url: str, askers: int, pushers: int, batch: int, first: int) -> tup
     until = time.monotonic() + SECONDS
 
     def ask(number: int) -> tuple[str, dict[str, Any]]:
-        return "/v1/retrieve", {"question": f"What do owls of note {number} hunt?", "method": "fused"}
+        return "/v1/search", {"question": f"What do owls of note {number} hunt?", "method": "fused"}
 
     def push(who: int) -> Callable[[int], tuple[str, dict[str, Any]]]:
         def body(number: int) -> tuple[str, dict[str, Any]]:

@@ -43,7 +43,7 @@ STEPS = {
     "final scores": "mog_assets.search.retrieval:Retrieval.scores",
     "order, passages joined": "mog_assets.search.retrieval:Retrieval.passages",
     "texts of passages": "mog_assets.serve.reading:passages",
-    "the rest": "mog_assets.serve.retriever:Retriever.retrieve_many",
+    "the rest": "mog_assets.serve.retriever:Retriever.search_many",
 }
 QUESTIONS, WARM, TRIES = 60, 20, 7
 
@@ -88,12 +88,12 @@ def main(project: Path, method: str) -> None:
         clock.wrap(step, place)
     with mog_assets.open(settings, refresh=None) as opened:
         for question in questions[:WARM]:
-            opened.retrieve(question, method=method, budget=4000)
+            opened.search(question, method=method, budget=4000)
         for question in questions:
             tries = []
             for _ in range(TRIES):
                 clock.spent = {}
-                opened.retrieve(question, method=method, budget=4000)
+                opened.search(question, method=method, budget=4000)
                 tries.append(clock.spent)
             rows.append(min(tries, key=lambda spent: sum(spent.values()) - spent.get("encoding", 0.0)))
     click.echo(f"| step of `{method}`, {len(questions)} questions | ms, mean |\n|---|---|")

@@ -141,8 +141,8 @@ def edits(folder: Path) -> None:
 
 def shown(project: mog_assets.Project) -> str:
     """Return the text of the best passage about a newt, if it is of the new file."""
-    best = project.retrieve("newt", k=1).passages[:1]
-    return best[0].text if best and best[0].doc == "new.md" else ""
+    best = project.search("newt", k=1).passages[:1]
+    return best[0].text if best and best[0].document == "new.md" else ""
 
 
 @main.command()

@@ -116,7 +116,7 @@ def walks(folder):
     with walking(result["opening"]):
         opened = mog_assets.open(settings, refresh=None)
     with opened, walking(result["question"]):
-        opened.retrieve("How long does bread dough rise?")
+        opened.search("How long does bread dough rise?")
     edit(settings, 1)
     with walking(result["edit"]):
         runner.run(settings, select=list(demand(settings).search.per_corpus))

@@ -219,7 +219,7 @@ class _Loop:
                 tell_dagster(self.opened, recipe, corpus, outcome)
             if first and key == "statistics" and (key, corpus) not in self.undone:
                 by_words = demand(self.tools.settings).by_words
-                note(f'Words can be searched from now on: mog retrieve --method {by_words} "…"')
+                note(f'Words can be searched from now on: mog search --method {by_words} "…"')
 
     def _waits(self, recipe: Recipe) -> bool:
         """Return whether an asset must wait for corpora that have not been read yet, and report that."""

@@ -115,7 +115,7 @@ def _run(
         if not settings.tests and Store(settings.home).find("method") is not None:
             echo(
                 "Nothing is measured, because no question set has a test split. "
-                'Search with `mog retrieve "…"`, ask with `mog ask "…"`.'
+                'Search with `mog search "…"`, ask with `mog ask "…"`.'
             )
 
 

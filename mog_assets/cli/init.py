@@ -263,7 +263,7 @@ def init(
     _warn(corpora, questions)
     for reason in unused:
         echo(f"mog: {reason}", err=True)
-    echo(f'Wrote {target.name}. Next: `mog run`, then `mog retrieve "a question"`.')
+    echo(f'Wrote {target.name}. Next: `mog run`, then `mog search "a question"`.')
 
 
 def write_configuration(target: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Commands that query a built project: `retrieve`, `ask`."""
+"""Commands that query a built project: `search`, `ask`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _where(context: click.Context, option: click.Parameter, value: str | None) -
 @principal_option
 @click.option("--json", "as_json", is_flag=True, help="Print the passages as JSON.")
 @guarded
-def retrieve(
+def search(
     question: str,
     path: str | None,
     method: str,
@@ -84,11 +84,11 @@ def retrieve(
 
     with project.open(settings, corpora_of(settings, question_set), keep=False) as opened:
         seen = seen_by(opened, principal)
-        results = seen.retrieve(question, budget=most, k=k, method=method, where=where, explain=explain)
-    if results.because:
+        results = seen.search(question, budget=most, k=k, method=method, where=where, explain=explain)
+    if results.method_reason:
         # Not on standard output, which may be JSON.
-        echo(f"ranked by {results.method}" + (f", because {results.because}" if explain else ""), err=True)
-    for word, other in results.taken.items():
+        echo(f"ranked by {results.method}" + (f", because {results.method_reason}" if explain else ""), err=True)
+    for word, other in results.corrections.items():
         echo(f"no document has “{word}”: searched for “{other}”", err=True)
     if as_json:
         echo(json.dumps([passage.to_json() for passage in results.passages], ensure_ascii=False, indent=1))
@@ -96,8 +96,8 @@ def retrieve(
     _print_routing(results.weights, results.details)
     for rank, passage in enumerate(results.passages, 1):
         _print_passage(rank, passage, f"level {passage.level}  score {passage.score or 0:.3f}  {passage.title}")
-    if results.nothing:
-        echo(results.nothing)
+    if results.empty_reason:
+        echo(results.empty_reason)
 
 
 @click.command(cls=QuestionCommand)
@@ -106,7 +106,7 @@ def retrieve(
 @click.option("--method", help="Answering method: `one-step`, `fixed-2 -> one-step`. [default: first configured]")
 @click.option("--option", "options", multiple=True, metavar="LETTER=TEXT", help="A choice; may be given several times.")
 @click.option("--question-set", help="Search the corpora of this question set (default: all corpora).")
-@click.option("--where", callback=_where, metavar="JSON", help="Documents to search, as with `mog retrieve`.")
+@click.option("--where", callback=_where, metavar="JSON", help="Documents to search, as with `mog search`.")
 @principal_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer and everything it is based on as JSON.")
 @guarded
@@ -168,20 +168,20 @@ def _marked(passage: Passage, likeliest: Likeliest | None) -> str:
     """Return the text of a passage, with the likeliest sentence marked if it stands there."""
     if likeliest is None or likeliest.sentence not in passage.text:
         return passage.text
-    if not any((s.corpus, s.doc) == (likeliest.corpus, likeliest.doc) for s in passage.spans):
+    if not any((s.corpus, s.document) == (likeliest.corpus, likeliest.document) for s in passage.spans):
         return passage.text
     return passage.text.replace(likeliest.sentence, f">>> {likeliest.sentence} <<<", 1)
 
 
 def _print_passage(rank: int, passage: Passage, what: str, likeliest: Likeliest | None = None) -> None:
-    places = [f"{span.corpus}/{span.doc} {span.start}-{span.end}" for span in passage.spans]
+    places = [f"{span.corpus}/{span.document} {span.start}-{span.end}" for span in passage.spans]
     more = f" and {len(places) - 3} more" if len(places) > 3 else ""
     page = "" if passage.page is None else f"  page {passage.page}"
     echo(f"{rank}. {', '.join(places[:3])}{more}{page}  {_one_line(what)}".rstrip(), bold=True)
     if passage.headings:
         echo(f"   in: {_one_line(' > '.join(passage.headings))}")
-    if passage.why:
-        echo(f"   why: {passage.why}")
+    if passage.explanation:
+        echo(f"   why: {passage.explanation}")
     echo(_marked(passage, likeliest).strip() + "\n")
 
 
@@ -199,7 +199,7 @@ def _print_answer(answer: Answer, choices: dict[str, str]) -> None:
         text = f"{answer.answer}. {choices[answer.answer]}" if answer.answer in choices else answer.answer
         echo(text + "\n", bold=True)
     elif answer.likeliest is not None:
-        place = f"{answer.likeliest.corpus}/{answer.likeliest.doc} {answer.likeliest.start}-{answer.likeliest.end}"
+        place = f"{answer.likeliest.corpus}/{answer.likeliest.document} {answer.likeliest.start}-{answer.likeliest.end}"
         echo(f"The most relevant sentence is in {place}, marked with >>> and <<<.\n")
     echo(f"{answer.method}, {answer.reader}" + (f"; auto is {answer.auto}" if answer.auto else ""))
     if answer.parameters:
@@ -217,5 +217,5 @@ def _print_answer(answer: Answer, choices: dict[str, str]) -> None:
         _print_passage(rank, passage, f"{level}{passage.title}", marked)
 
 
-registry.COMMANDS.register("retrieve", retrieve)
+registry.COMMANDS.register("search", search)
 registry.COMMANDS.register("ask", ask)

@@ -190,6 +190,9 @@ def _evidence(cells: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _piece(entry: Any) -> dict[str, Any]:
     """Return a piece of evidence: `quote`, maybe with `prefix` and `suffix`, or `start` and `end`; `corpus`, `doc`."""
     given = {k: v for k, v in entry.items() if not _absent(v)} if isinstance(entry, dict) else {}
+    # What a search gives can be evidence as it is.
+    if "document" in given:
+        given.setdefault("doc", given["document"])
     # Offsets say more than the quote beside them, which may stand elsewhere too.
     if "start" in given or "end" in given:
         if missing := [key for key in ("start", "end", "doc") if key not in given]:

@@ -99,6 +99,6 @@ def grouped(retrieval: Retrieval, method: Method, k: int) -> list[dict[str, Any]
 
 
 def details(retrieval: Retrieval, method: Method, k: int) -> list[dict[str, Any]]:
-    """Return what `serve.results.Retrieved.details` tells of the group of each question."""
+    """Return what `serve.results.SearchResult.details` tells of the group of each question."""
     name, limit = LIMITS[method.limit].group, method.limit
     return [{name: {**row, f"all {limit}": row.pop("fallback")}} for row in grouped(retrieval, method, k)]

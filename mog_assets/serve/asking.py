@@ -99,7 +99,7 @@ def _likeliest(retrieval: Retrieval, read: Sequence[Passage], span: Mapping[str,
     if span is None or span["start"] < 0:
         return None
     passage, at = read[span["passage"]], 0
-    positions = [retrieval.corpora.position[part.corpus, part.doc] for part in passage.spans]
+    positions = [retrieval.corpora.position[part.corpus, part.document] for part in passage.spans]
     texts = retrieval.corpora.texts(set(positions))
     for part, position in zip(passage.spans, positions, strict=True):
         # Between the spans of a passage stand a gap, and a title if another document begins.
@@ -110,7 +110,7 @@ def _likeliest(retrieval: Retrieval, read: Sequence[Passage], span: Mapping[str,
             start, end = sentence_at(piece, low)
             # What looks like the end of a sentence may stand in an answer.
             places = (part.start + place for place in (start, max(end, high), low, high))
-            return Likeliest(piece[start : max(end, high)], part.corpus, part.doc, *places)
+            return Likeliest(piece[start : max(end, high)], part.corpus, part.document, *places)
         at += len(piece)
     return None
 

@@ -48,8 +48,8 @@ class Searched(BaseModel):
     )
 
 
-class RetrieveBody(Searched):
-    """The body of `POST /v1/retrieve`."""
+class SearchBody(Searched):
+    """The body of `POST /v1/search`."""
 
     budget: Written | None = Field(
         None,
@@ -223,8 +223,8 @@ def _add_search(application: FastAPI, serving: Serving) -> None:
         request.state.question = body.question
         return {"corpora": body.corpora, "where": body.where}
 
-    @application.post("/v1/retrieve", tags=["search"], summary="The best passages for a question")
-    async def retrieve(request: Request, body: RetrieveBody) -> JSONResponse:
+    @application.post("/v1/search", tags=["search"], summary="The best passages for a question")
+    async def search(request: Request, body: SearchBody) -> JSONResponse:
         arguments, project = checked(request, body), serving.project_for(request)
         options.check_amount("budget", None if body.budget is None else Budget.of(body.budget).amount)
         options.check_amount("k", body.k)
@@ -244,8 +244,8 @@ def _add_search(application: FastAPI, serving: Serving) -> None:
         # Words in quotation marks decide which documents are asked; nobody waits for the sentences of others.
         grouped_by = [arguments, phrases(body.question), project.seen_as]
         key: Any = object() if body.sentences else json.dumps(grouped_by, sort_keys=True)
-        search = partial(project.retrieve_many, **arguments)
-        return JSONResponse(await serving.together.run(body.question, key, search, finished))
+        searches = partial(project.search_many, **arguments)
+        return JSONResponse(await serving.together.run(body.question, key, searches, finished))
 
     @application.post("/v1/ask", tags=["search"], summary="An answer with the passages that it is based on")
     async def ask(request: Request, body: AskBody) -> Response:

@@ -60,6 +60,12 @@ class Project(Retriever):
         refresh: See `open`.
         keep: See `open`.
 
+    Example:
+        with mog_assets.open("mog.yaml") as project:
+            for passage in project.search("How deep should garlic be planted?", budget=1000).passages:
+                print(passage.document, passage.start, passage.end, passage.score, passage.text)
+            print(project.ask("When is garlic harvested?").answer)
+
     Attributes:
         opened: The corpora that are searched together, whoever asks.
         authorizer: Says who may see what; None if everybody sees everything.
@@ -147,8 +153,8 @@ class Project(Retriever):
             question: The question.
             method: A way of answering; by default the first in the settings that retrieves.
             options: Text by letter; none for an open question.
-            corpora: See `retrieve`.
-            where: See `retrieve`.
+            corpora: See `search`.
+            where: See `search`.
             earlier: The questions before it in a conversation and their answers, in order: see `standalone`.
             on_event: Called with each step when it is done, as JSON values: see `answer.ask.watched`.
 
@@ -174,7 +180,7 @@ class Project(Retriever):
         return answer
 
     def standalone(self, question: str, earlier: Sequence[tuple[str, str]]) -> str:
-        """Return a question of a conversation as one that stands alone, to retrieve and ask with.
+        """Return a question of a conversation as one that stands alone, to search and ask with.
 
         What reads conversations makes it, see `registry.FOLLOW_UPS`; without that, it is the question as it is.
 

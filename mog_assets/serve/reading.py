@@ -75,7 +75,7 @@ def passages(
     retrieval: Retrieval,
     ranked: Passages,
     questions: int,
-    why: Sequence[str] | None,
+    reasons: Sequence[str] | None,
     sight: Sight = EVERYTHING,
 ) -> list[list[Passage]]:
     """Return the passages of every question, with what is known of their documents."""
@@ -86,7 +86,7 @@ def passages(
         passages_of = with_documents(retrieval, members, sight, documents)
         result.append(
             [
-                replace(p, score=float(ranked.score[row]), why="" if why is None else why[row])
+                replace(p, score=float(ranked.score[row]), explanation="" if reasons is None else reasons[row])
                 for p, row in zip(passages_of, (best + first[number]).tolist(), strict=True)
             ]
         )

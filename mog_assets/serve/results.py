@@ -34,12 +34,12 @@ class Span(JsonResult):
 
     Attributes:
         corpus: Name of the corpus.
-        doc: Id of the document.
+        document: Id of the document.
         start, end: Offsets in its text, in characters.
     """
 
     corpus: str
-    doc: str
+    document: str
     start: int
     end: int
 
@@ -51,7 +51,7 @@ class Passage(JsonResult):
     Attributes:
         text: Its text; if it has several spans, those of all, in order.
         title: Title of the document of its first span.
-        corpus, doc: Its corpus and the id of its document.
+        corpus, document: Its corpus and the id of its document.
         spans: Where it stands.
         page: Page or slide that it begins on, from 1; None if the document has none.
         headings: The headings that it stands under, outermost first.
@@ -60,13 +60,13 @@ class Passage(JsonResult):
         score: By the method that ranked it; higher is better, scores of different methods are not comparable. None
             for the passages of an answer, which may come from several rounds.
         level: The finest level whose chunks have as many pieces; another granularity for methods that have their own.
-        why: What raised its score most, in words; empty unless asked for.
+        explanation: What raised its score most, in words; empty unless asked for.
     """
 
     text: str
     title: str
     corpus: str
-    doc: str
+    document: str
     spans: tuple[Span, ...]
     page: int | None
     headings: tuple[str, ...]
@@ -74,7 +74,7 @@ class Passage(JsonResult):
     metadata: dict[str, Any]
     score: float | None
     level: int | None
-    why: str = ""
+    explanation: str = ""
 
     @property
     def start(self) -> int:
@@ -92,17 +92,17 @@ class Passage(JsonResult):
 
 
 @dataclass(frozen=True, slots=True)
-class Retrieved(JsonResult):
+class SearchResult(JsonResult):
     """The passages for a question.
 
     Attributes:
         question: The question.
         passages: Best first.
         method: Canonical name of the method that ranked them.
-        because: Why it was chosen, if the method was `auto`; else empty.
-        nothing: Why there is no passage; empty if there is one.
+        method_reason: Why it was chosen, if the method was `auto`; else empty.
+        empty_reason: Why there is no passage; empty if there is one.
         version: Of the artefacts that were searched: changes when a run has moved one of them.
-        taken: Words that no document has, with the word that each was taken for.
+        corrections: Words that no document has, with the word that was searched for instead.
         weights: Weight of each granularity by name, if the method weighs them; with `explain`, the share of each
             retriever and level in the weight of all, if the ranking weighs them (`mix` does not).
         details: What limits the question, by the name of a group, which is also a key of `to_json`: its number, label
@@ -112,10 +112,10 @@ class Retrieved(JsonResult):
     question: str
     passages: list[Passage]
     method: str
-    because: str
-    nothing: str
+    method_reason: str
+    empty_reason: str
     version: str
-    taken: dict[str, str] = field(default_factory=dict)
+    corrections: dict[str, str] = field(default_factory=dict)
     weights: dict[str, float] | None = None
     details: dict[str, Any] = field(default_factory=dict)
 
@@ -133,14 +133,14 @@ class Likeliest(JsonResult):
 
     Attributes:
         sentence: Its text.
-        corpus, doc: Its corpus and the id of its document.
+        corpus, document: Its corpus and the id of its document.
         start, end: Offsets of the sentence in the document's text, in characters.
         answer_start, answer_end: Those of the words in it that the reader took for the answer.
     """
 
     sentence: str
     corpus: str
-    doc: str
+    document: str
     start: int
     end: int
     answer_start: int
@@ -158,14 +158,14 @@ class Answer(JsonResult):
         method: Canonical name of the way of answering.
         reader: Name and version of what read the passages.
         passages: What the answer is based on, best first.
-        version: See `Retrieved`.
+        version: See `SearchResult`.
         cited: Numbers, from 1, of the passages that the answer rests on: the one in which it stands, or those that a
             language model names; empty if it is not known.
         probability: That the likeliest answer is right, in [0, 1], whether it is shown or not; None if the reader gives
             none.
         likeliest: The sentence in which it stands; None if it stands in no passage.
         auto: The retrieval method that `auto` stood for; None if the way of answering names its own.
-        weights: See `Retrieved`, for the original question.
+        weights: See `SearchResult`, for the original question.
         parameters: Parameters sent to the language model with the messages; None if no language model was used.
         details: Rounds, queries, calls, tokens and cost: the fields of `answer.rows.AnswerRow`, and what the way of
             answering tells besides.
@@ -196,7 +196,7 @@ class Document(JsonResult):
         marks: Its pages, slides and headings, in order.
         source: See `Passage`.
         metadata: As JSON values.
-        version: See `Retrieved`.
+        version: See `SearchResult`.
     """
 
     corpus: str

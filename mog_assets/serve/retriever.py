@@ -1,4 +1,4 @@
-"""An open project as far as questions that retrieve need it: `project.Project` adds answers, documents and lists."""
+"""An open project as far as searches need it: `project.Project` adds answers, documents and lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mog_assets.serve import available, reading
 from mog_assets.serve.generations import Generation, Generations
 from mog_assets.serve.hooks import ALL, Principal, opened_authorizer, opened_observers
 from mog_assets.serve.reading import EVERYTHING, Sight
-from mog_assets.serve.results import Retrieved
+from mog_assets.serve.results import SearchResult
 
 _log = logging.getLogger(__name__)
 # Characters of a question; a longer one is a document.
@@ -32,7 +32,7 @@ LONGEST_QUESTION = 10_000
 
 
 class Retriever:
-    """A built project that retrieves; see `project.Project` for arguments and attributes."""
+    """A built project that is searched; see `project.Project` for arguments and attributes."""
 
     def __init__(self, settings: Settings, names: list[str], refresh: float | None, keep: bool) -> None:
         self.settings = settings
@@ -113,7 +113,7 @@ class Retriever:
         counts = np.bincount(now.retrieval.corpora.owners[sight.documents], minlength=len(self.opened))
         return [name for name, documents in zip(self.opened, counts, strict=True) if documents]
 
-    def retrieve(
+    def search(
         self,
         question: str,
         *,
@@ -123,7 +123,7 @@ class Retriever:
         corpora: Sequence[str] | None = None,
         where: Where | None = None,
         explain: bool = False,
-    ) -> Retrieved:
+    ) -> SearchResult:
         """Return the best passages for a question.
 
         Args:
@@ -142,11 +142,11 @@ class Retriever:
             MissingArtefact: something that the method needs has not been materialised.
             MogError: a model is damaged, or belongs to another encoder or other levels.
         """
-        return self.retrieve_many(
+        return self.search_many(
             [question], budget=budget, k=k, method=method, corpora=corpora, where=where, explain=explain
         )[0]
 
-    def retrieve_many(
+    def search_many(
         self,
         questions: Sequence[str],
         *,
@@ -156,36 +156,36 @@ class Retriever:
         corpora: Sequence[str] | None = None,
         where: Where | None = None,
         explain: bool = False,
-    ) -> list[Retrieved]:
-        """Return the best passages for each of several questions, as `retrieve`; faster than one at a time."""
+    ) -> list[SearchResult]:
+        """Return the best passages for each of several questions, as `search`; faster than one at a time."""
         check_questions(questions, k=k)
         limit = self._budget if k is None and budget is None else None if budget is None else Budget.of(budget)
-        how, because = None if method == AUTO else self.searching_method(method), ""
+        how, method_reason = None if method == AUTO else self.searching_method(method), ""
         if explain and how is not None and not how.ranking and how.kind != AUTO:
             raise ConfigError(f"explain: expected a ranking ({', '.join(rankings())}), which {how.name} is not")
         if len(questions) > 1 and any(map(phrases, questions)):
             # Each is asked of the documents that have what it quotes.
             options: dict[str, Any] = {"budget": budget, "k": k, "method": method, "corpora": corpora, "where": where}
-            return [self.retrieve(question, **options, explain=explain) for question in questions]
+            return [self.search(question, **options, explain=explain) for question in questions]
         with (
             tracing.span("retrieve", questions=len(questions), budget=budget, k=k),
             self._seeing("") as (now, sight),
         ):
             retrieval = self._searching(now, sight, corpora, where, *questions[:1]).with_queries(list(questions))
             if how is None or how.kind == AUTO:
-                how, because = retrieval.chosen
+                how, method_reason = retrieval.chosen
             ranked = retrieval.passages(how, k, limit)
             weights = how.of.weights(retrieval, how) if explain or how.of.ranking is None else [None] * len(questions)
             details = groups.details(retrieval, how, k or self.settings.k) if how.limit else [{}] * len(questions)
-            why = retrieval.reasons(how, ranked) if explain else None
+            reasons = retrieval.reasons(how, ranked) if explain else None
             tracing.note(method=how.name, version=now.version, passages=len(ranked.rank))
             filtered = corpora is not None or bool(where) or not sight.is_complete
             results = [
-                Retrieved(
+                SearchResult(
                     question,
                     passages,
                     how.name,
-                    because,
+                    method_reason,
                     "" if passages else available.nothing(how, weights[row], question, filtered),
                     now.version,
                     # Vectors are those of the question as it was typed. The words are those of all documents.
@@ -194,7 +194,7 @@ class Retriever:
                     details[row] if sight.is_complete else {},
                 )
                 for row, (question, passages) in enumerate(
-                    zip(questions, reading.passages(retrieval, ranked, len(questions), why, sight), strict=True)
+                    zip(questions, reading.passages(retrieval, ranked, len(questions), reasons, sight), strict=True)
                 )
             ]
         self._answered(questions, how.name, now.version)

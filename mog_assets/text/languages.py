@@ -152,7 +152,7 @@ def _detector_of(codes: tuple[str, ...]) -> Any:
 @cache
 def stop_words(name: str) -> frozenset[str]:
     """Return a list of bm25s by its name."""
-    # The file alone: the package imports numba, for a fifth of the time of `mog retrieve`.
+    # The file alone: the package imports numba, for a fifth of the time of `mog search`.
     file = distribution("bm25s").locate_file("bm25s/stopwords.py")
     return frozenset(runpy.run_path(str(file))[f"STOPWORDS_{name}"])
 

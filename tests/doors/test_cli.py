@@ -48,12 +48,12 @@ def changed(project, **values):
 
 
 def test_retrieve_prints_k_passages_as_json(sample_project):
-    result = mog("retrieve", QUESTION, "--k", 3, "--json", "--config", sample_project.config)
+    result = mog("search", QUESTION, "--k", 3, "--json", "--config", sample_project.config)
     assert result.returncode == 0, result.stderr
     passages = json.loads(result.stdout)
     assert len(passages) == 3
     for passage in passages:
-        place = {name: passage[name] for name in ("corpus", "doc", "start", "end")}
+        place = {name: passage[name] for name in ("corpus", "document", "start", "end")}
         assert passage["spans"] == [place] and {"title", "level", "score", "page", "headings", "source"} < set(passage)
         assert len(passage["text"]) == passage["end"] - passage["start"] > 0
 
@@ -64,7 +64,7 @@ def test_retrieve_prints_what_fits_into_the_configured_budget_from_the_corpora_o
     path = changed(copied_project, budget=2000, question_sets=sets)
     for name, searched in (("samples", "workshop"), ("stars", "sky")):
         arguments = ["--method", "dense-1", "--question-set", name, "--json", "--config", path]
-        passages = json.loads(called("retrieve", QUESTION, *arguments).stdout)
+        passages = json.loads(called("search", QUESTION, *arguments).stdout)
         assert passages[0]["corpus"] == searched
         assert name == "samples" or {passage["corpus"] for passage in passages} == {searched}
         assert 1000 < sum(len(passage["text"]) for passage in passages) <= 2000
@@ -135,10 +135,10 @@ def test_an_unknown_corpus_in_a_question_set_is_bad_usage(project):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["retrieve", QUESTION, "--method", "fixed-9"], "got 'fixed-9'"),
-        (["retrieve", QUESTION, "--method", "oracle-paper"], "got 'oracle-paper'"),
-        (["retrieve", QUESTION, "--question-set", "none"], "--question-set: expected one of none, got 'none'"),
-        (["retrieve", " "], "question: expected a question"),
+        (["search", QUESTION, "--method", "fixed-9"], "got 'fixed-9'"),
+        (["search", QUESTION, "--method", "oracle-paper"], "got 'oracle-paper'"),
+        (["search", QUESTION, "--question-set", "none"], "--question-set: expected one of none, got 'none'"),
+        (["search", " "], "question: expected a question"),
         (["run", "--corpus", "nots"], "--corpus: expected one of notes, got 'nots'"),
         (["run", "--select", "chunks/level_7"], "got 'chunks/level_7'"),
         (["run", "--select", "group:("], "got 'group:('"),
@@ -171,7 +171,7 @@ def test_a_missing_extra_is_named(project, package):
     assert "pip install 'mog-assets[serve]'" in one_line(done.stderr)
 
 
-@pytest.mark.parametrize("command", ["retrieve", "ask"])
+@pytest.mark.parametrize("command", ["search", "ask"])
 @pytest.mark.parametrize("question", ["--rebase-merges", "-i", "--autosquash=what is it?", "-- and ++"])
 def test_a_question_may_begin_with_dashes(project, command, question):
     # It is read as the question: what is missing is the run.
@@ -191,13 +191,13 @@ def test_a_question_may_begin_with_dashes(project, command, question):
     ],
 )
 def test_a_misspelt_option_is_no_question(project, arguments, said):
-    result = called("retrieve", "--config", project.config, *arguments)
+    result = called("search", "--config", project.config, *arguments)
     assert result.exit_code == 2
     assert said in result.stderr and "put `--` before it" in result.stderr
 
 
 def test_retrieve_before_a_run_says_what_to_run(project):
-    result = mog("retrieve", QUESTION, "--method", "fixed-1", "--config", project.config)
+    result = mog("search", QUESTION, "--method", "fixed-1", "--config", project.config)
     assert (result.returncode, result.stdout) == (1, "")
     assert "run `mog run`" in one_line(result.stderr)
 

@@ -45,19 +45,21 @@ def events(data):
 def test_passages_are_those_of_the_python_api(served, sample_project):
     import mog_assets
 
-    status, headers, told = served.call("/v1/retrieve", {"question": QUESTION, "k": 3, "explain": True})
+    status, headers, told = served.call("/v1/search", {"question": QUESTION, "k": 3, "explain": True})
     assert (status, headers["content-type"]) == (200, "application/json")
     with mog_assets.open(sample_project.config) as project:
-        direct = project.retrieve(QUESTION, k=3, explain=True)
-    assert [(p["text"], p["why"]) for p in told["passages"]] == [(p.text, p.why) for p in direct.passages]
+        direct = project.search(QUESTION, k=3, explain=True)
+    assert [(p["text"], p["explanation"]) for p in told["passages"]] == [
+        (p.text, p.explanation) for p in direct.passages
+    ]
     assert told["version"] == direct.version
 
 
 def test_questions_that_come_together_get_what_each_gets_alone(served):
     questions = [QUESTION, "What is a spectral class?", '"cloves"', "How is a plane iron sharpened?"] * 3
-    alone = {question: served.call("/v1/retrieve", {"question": question, "k": 4})[2] for question in set(questions)}
+    alone = {question: served.call("/v1/search", {"question": question, "k": 4})[2] for question in set(questions)}
     with ThreadPoolExecutor(len(questions)) as pool:
-        answers = list(pool.map(lambda q: served.call("/v1/retrieve", {"question": q, "k": 4})[2], questions))
+        answers = list(pool.map(lambda q: served.call("/v1/search", {"question": q, "k": 4})[2], questions))
     for question, results in zip(questions, answers, strict=True):
         assert results["question"] == question
         texts, expected = ([p["text"] for p in answer["passages"]] for answer in (results, alone[question]))
@@ -66,7 +68,7 @@ def test_questions_that_come_together_get_what_each_gets_alone(served):
 
 def test_corpora_budget_and_sentences(served):
     body = {"question": QUESTION, "budget": 900, "corpora": ["sky"], "sentences": True}
-    _, _, told = served.call("/v1/retrieve", body)
+    _, _, told = served.call("/v1/search", body)
     assert told["passages"] and {p["corpus"] for p in told["passages"]} == {"sky"}
     for passage in told["passages"]:
         assert passage["sentences"]
@@ -120,7 +122,7 @@ def test_it_tells_what_is_searched_and_how(served):
 def test_requests_are_filtered_by_topic(served):
     assert all({"topic", "topic.label"} <= set(c["fields"]) for c in served.call("/v1/corpora")[2]["corpora"])
     for least, found in ((0, True), (999, False)):
-        _, _, told = served.call("/v1/retrieve", {"question": QUESTION, "where": {"topic": {"gte": least}}})
+        _, _, told = served.call("/v1/search", {"question": QUESTION, "where": {"topic": {"gte": least}}})
         assert bool(told["passages"]) == found
 
 
@@ -135,19 +137,19 @@ def test_a_document_by_an_id_with_slashes_or_signs(served):
 @pytest.mark.parametrize(
     ("path", "body", "status", "named"),
     [
-        ("/v1/retrieve", b"{", 422, ""),
-        ("/v1/retrieve", {"question": QUESTION, "kk": 1}, 422, "kk"),
-        ("/v1/retrieve", {"question": QUESTION, "k": "3"}, 422, "k"),
-        ("/v1/retrieve", {"question": QUESTION, "k": 0}, 422, "k"),
-        ("/v1/retrieve", {"question": QUESTION, "k": 51}, 422, "at most 50"),
-        ("/v1/retrieve", {"question": QUESTION, "budget": 10**9}, 422, "at most 100,000"),
-        ("/v1/retrieve", {"question": QUESTION, "budget": "900000 tokens"}, 422, "at most 100,000"),
-        ("/v1/retrieve", {"question": QUESTION, "budget": "much"}, 422, "budget"),
-        ("/v1/retrieve", {"question": "x" * (MOST_CHARS + 1)}, 422, "at most 500 characters"),
-        ("/v1/retrieve", {"question": "  "}, 400, "white space"),
-        ("/v1/retrieve", {"question": QUESTION, "method": "nope"}, 400, "nope"),
-        ("/v1/retrieve", {"question": QUESTION, "corpora": ["nowhere"]}, 404, "nowhere"),
-        ("/v1/retrieve", {"question": QUESTION, "where": {"title": {"near": 1}}}, 400, "near"),
+        ("/v1/search", b"{", 422, ""),
+        ("/v1/search", {"question": QUESTION, "kk": 1}, 422, "kk"),
+        ("/v1/search", {"question": QUESTION, "k": "3"}, 422, "k"),
+        ("/v1/search", {"question": QUESTION, "k": 0}, 422, "k"),
+        ("/v1/search", {"question": QUESTION, "k": 51}, 422, "at most 50"),
+        ("/v1/search", {"question": QUESTION, "budget": 10**9}, 422, "at most 100,000"),
+        ("/v1/search", {"question": QUESTION, "budget": "900000 tokens"}, 422, "at most 100,000"),
+        ("/v1/search", {"question": QUESTION, "budget": "much"}, 422, "budget"),
+        ("/v1/search", {"question": "x" * (MOST_CHARS + 1)}, 422, "at most 500 characters"),
+        ("/v1/search", {"question": "  "}, 400, "white space"),
+        ("/v1/search", {"question": QUESTION, "method": "nope"}, 400, "nope"),
+        ("/v1/search", {"question": QUESTION, "corpora": ["nowhere"]}, 404, "nowhere"),
+        ("/v1/search", {"question": QUESTION, "where": {"title": {"near": 1}}}, 400, "near"),
         ("/v1/ask", {"question": "x" * (MOST_CHARS + 1)}, 422, "characters"),
         ("/v1/ask", {"question": QUESTION, "earlier": [{"question": "?", "role": "user"}]}, 422, "role"),
         ("/v1/ask", {"question": QUESTION, "earlier": [{"question": "?"}] * 501}, 422, "earlier"),
@@ -162,9 +164,9 @@ def test_a_wrong_request_is_told_what_is_wrong(served, path, body, status, named
 
 
 def test_a_large_body_is_not_read(served):
-    status, _, problem = served.call("/v1/retrieve", b" " * (MOST_BYTES + 1))
+    status, _, problem = served.call("/v1/search", b" " * (MOST_BYTES + 1))
     assert status == 413 and "20,000 bytes" in problem["detail"]
-    head = b"POST /v1/retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head = b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with served.socket(head + b"Transfer-Encoding: chunked\r\n\r\n") as opened:
         opened.sendall(b"4e20\r\n" + b" " * 20_000 + b"\r\n1\r\n \r\n")
         assert received(opened)[0].startswith(b"HTTP/1.1 413")
@@ -183,13 +185,13 @@ def test_its_own_names_are_answered(served, host):
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1"])
 def test_pages_of_other_sites_are_refused(served, origin):
-    assert served.call("/v1/retrieve", {"question": QUESTION}, {"Origin": origin})[0] == 403
-    status, headers, _ = served.call("/v1/retrieve", method="OPTIONS", headers={"Origin": origin})
+    assert served.call("/v1/search", {"question": QUESTION}, {"Origin": origin})[0] == 403
+    status, headers, _ = served.call("/v1/search", method="OPTIONS", headers={"Origin": origin})
     assert status in (403, 405) and "access-control-allow-origin" not in headers
 
 
 def test_its_own_page_is_answered(served):
-    assert served.call("/v1/retrieve", {"question": QUESTION}, {"Origin": served.url})[0] == 200
+    assert served.call("/v1/search", {"question": QUESTION}, {"Origin": served.url})[0] == 200
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/v1/corpora", "/openapi.json", "/nothing", "/"])
@@ -202,13 +204,13 @@ def test_every_answer_has_the_headers_that_keep_browsers_safe(served, path):
 
 
 def test_metrics_count_requests_and_refusals(served):
-    served.call("/v1/retrieve", {"question": QUESTION})
-    served.call("/v1/retrieve", {"question": "x" * (MOST_CHARS + 1)})
+    served.call("/v1/search", {"question": QUESTION})
+    served.call("/v1/search", {"question": "x" * (MOST_CHARS + 1)})
     served.call("/v1/corpora", headers={"Host": "evil.example"})
     served.call("/some/path/that/somebody/made/up")
     text = served.call("/metrics")[2].decode()
-    assert re.search(r'^mog_http_requests_total\{method="POST",route="/v1/retrieve",status="200"\} [1-9]', text, re.M)
-    assert re.search(r'^mog_http_request_seconds_bucket\{le="0.1",route="/v1/retrieve"\}', text, re.M)
+    assert re.search(r'^mog_http_requests_total\{method="POST",route="/v1/search",status="200"\} [1-9]', text, re.M)
+    assert re.search(r'^mog_http_request_seconds_bucket\{le="0.1",route="/v1/search"\}', text, re.M)
     assert re.search(r'^mog_http_rejected_total\{reason="host"\} [1-9]', text, re.M)
     assert re.search(r'^mog_http_rejected_total\{reason="too much"\} [1-9]', text, re.M)
     assert "mog_http_requests_in_flight 1.0" in text and "mog_trouble 0.0" in text
@@ -217,15 +219,15 @@ def test_metrics_count_requests_and_refusals(served):
 
 
 def test_the_log_has_no_question(served):
-    served.call("/v1/retrieve", {"question": "Quixotic question about zeppelins?"})
-    served.call("/v1/retrieve?question=zeppelins", {"question": QUESTION})
+    served.call("/v1/search", {"question": "Quixotic question about zeppelins?"})
+    served.call("/v1/search?question=zeppelins", {"question": QUESTION})
     text = served.log.read_text()
-    assert "POST /v1/retrieve 200" in text and "zeppelins" not in text
+    assert "POST /v1/search 200" in text and "zeppelins" not in text
 
 
 @pytest.mark.full
 def test_slow_bodies_and_half_heads_are_closed_and_hold_up_nobody(served):
-    head = b"POST /v1/retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head = b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     bodies = [served.socket(head + b'Content-Length: 100\r\n\r\n{"question') for _ in range(20)]
     heads = [served.socket(part) for part in (b"", b"GET", head) for _ in range(20)]
     drips = served.socket(b"GET / HTTP/1.1\r\n")
@@ -241,7 +243,7 @@ def test_slow_bodies_and_half_heads_are_closed_and_hold_up_nobody(served):
     dripping = threading.Thread(target=drip)
     dripping.start()
     started = time.monotonic()
-    assert served.call("/v1/retrieve", {"question": QUESTION})[0] == 200
+    assert served.call("/v1/search", {"question": QUESTION})[0] == 200
     assert time.monotonic() - started < BODY_SECONDS
     for opened in bodies:
         with opened:
@@ -288,7 +290,7 @@ def test_what_the_page_shows_is_what_curl_prints(served, line, shown):
 def test_it_finishes_what_runs_on_sigterm_and_ends_with_0(served):
     """The last on this server."""
     body = json.dumps({"question": QUESTION}).encode()
-    head = "POST /v1/retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head = "POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with served.socket(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:5]) as opened:
         time.sleep(0.3)
         served.process.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""A real `dagster dev` that is left alone: documents come and go, and what `mog retrieve` finds follows."""
+"""A real `dagster dev` that is left alone: documents come and go, and what `mog search` finds follows."""
 
 import json
 import time
@@ -36,10 +36,10 @@ def project(tmp_path, monkeypatch):
 
 
 def found(question):
-    """Documents that `mog retrieve` finds."""
-    answer = CliRunner().invoke(cli.main, ["retrieve", question, "--method", "fixed-1", "--json"])
+    """Documents that `mog search` finds."""
+    answer = CliRunner().invoke(cli.main, ["search", question, "--method", "fixed-1", "--json"])
     # While a run replaces artefacts one after the other, an error may stand in for passages.
-    return [passage["doc"] for passage in json.loads(answer.stdout)] if answer.exit_code == 0 else None
+    return [passage["document"] for passage in json.loads(answer.stdout)] if answer.exit_code == 0 else None
 
 
 def wait_until_found(question, expected, dagster):

@@ -323,9 +323,15 @@ def streamed(*happened):
 
 def test_every_step_of_an_answer_is_shown_as_it_comes(visit):
     page = visit()
-    passage = {**dict.fromkeys(("page", "source", "level")), "headings": [], "metadata": {}, "score": 0.0, "why": ""}
-    elsewhere = {"corpus": "docs", "doc": "rope.md", "start": 3, "end": 9}
-    passage |= {"text": "A knot.", "title": BAD, "corpus": "docs", "doc": "rope.md", "spans": [elsewhere]}
+    passage = {
+        **dict.fromkeys(("page", "source", "level")),
+        "headings": [],
+        "metadata": {},
+        "score": 0.0,
+        "explanation": "",
+    }
+    elsewhere = {"corpus": "docs", "document": "rope.md", "start": 3, "end": 9}
+    passage |= {"text": "A knot.", "title": BAD, "corpus": "docs", "document": "rope.md", "spans": [elsewhere]}
     told = {"question": "?", "failure": "", "method": "at-rag", "reader": "r", "passages": [passage], "version": "v"}
     steps = [
         ("passages", {"query": "cats", "passages": [passage]}),
@@ -370,9 +376,20 @@ def test_every_step_of_an_answer_is_shown_as_it_comes(visit):
 def test_what_is_not_certain_is_a_search_and_an_answer_has_its_sentence_and_the_passage_it_is_from(visit):
     page = visit()
     sentence = "It is pruned by `git gc` after ninety days."
-    spans = [{"corpus": "docs", "doc": "git.md", "start": 9, "end": 52}]
-    passage = {**dict.fromkeys(("page", "source", "level")), "headings": [], "metadata": {}, "score": 0.0, "why": ""}
-    passage |= {"text": f"See:\n\n    $ git reflog\n\n{sentence}", "title": "Git", "corpus": "docs", "doc": "git.md"}
+    spans = [{"corpus": "docs", "document": "git.md", "start": 9, "end": 52}]
+    passage = {
+        **dict.fromkeys(("page", "source", "level")),
+        "headings": [],
+        "metadata": {},
+        "score": 0.0,
+        "explanation": "",
+    }
+    passage |= {
+        "text": f"See:\n\n    $ git reflog\n\n{sentence}",
+        "title": "Git",
+        "corpus": "docs",
+        "document": "git.md",
+    }
     passages = [{**passage, "title": title, "spans": spans} for title in ("Hooks", "Git")]
     likeliest = {"sentence": sentence, **spans[0], "answer_start": 40, "answer_end": 51}
     told = {
@@ -382,8 +399,16 @@ def test_what_is_not_certain_is_a_search_and_an_answer_has_its_sentence_and_the_
         "reader": "r",
     }
     told |= {"passages": passages, "version": "v", "answer": None, "likeliest": None, "cited": [], "details": {}}
-    found = {**told, "passages": passages, "because": "", "nothing": "", "taken": {}, "weights": None, "topic": None}
-    page.route("**/v1/retrieve", lambda route: route.fulfill(json={**found, "method": "fused", "candidates": ""}))
+    found = {
+        **told,
+        "passages": passages,
+        "method_reason": "",
+        "empty_reason": "",
+        "corrections": {},
+        "weights": None,
+        "topic": None,
+    }
+    page.route("**/v1/search", lambda route: route.fulfill(json={**found, "method": "fused", "candidates": ""}))
 
     def asked(**changes):
         page.unroute("**/v1/ask")
@@ -549,7 +574,7 @@ def test_a_follow_up_is_answered_for_what_it_refers_to(visit):
     expect(page.locator("#before")).to_be_hidden()
     first = page.locator("#said").inner_text()
     page.get_by_role("textbox", name="A follow-up question").fill("And how long does it rise?")
-    with page.expect_request("**/v1/retrieve") as retrieved:
+    with page.expect_request("**/v1/search") as retrieved:
         page.keyboard.press("Enter")
     alone = "And how long does it rise? slack dough like ciabatta handled And how long does it rise?"
     assert retrieved.value.post_data_json["question"] == alone

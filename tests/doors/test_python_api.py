@@ -84,31 +84,31 @@ def test_without_an_authorizer_nobody_is_told_apart(opened):
 
 
 def test_passages_are_slices_of_their_documents_with_what_is_known_of_them(opened):
-    found = opened.retrieve(QUESTION, explain=True)
-    assert found.method and found.because and found.version == opened.version and not found.nothing
+    found = opened.search(QUESTION, explain=True)
+    assert found.method and found.method_reason and found.version == opened.version and not found.empty_reason
     for passage in found.passages:
-        document = opened.document(passage.corpus, passage.doc)
+        document = opened.document(passage.corpus, passage.document)
         (span,) = passage.spans
         assert passage.text == document.text[span.start : span.end] and passage.title == document.title
-        assert passage.why and (passage.start, passage.end) == (span.start, span.end)
-    assert found.passages[0].doc == "potato"
-    assert json.loads(json.dumps(found.to_json()))["passages"][0]["doc"] == "potato"
+        assert passage.explanation and (passage.start, passage.end) == (span.start, span.end)
+    assert found.passages[0].document == "potato"
+    assert json.loads(json.dumps(found.to_json()))["passages"][0]["document"] == "potato"
     assert 0 < sum(len(p.text) for p in found.passages) <= opened.settings.budget
 
 
 @pytest.mark.full
 def test_the_command_gives_the_same(opened, sample_project):
-    command = [sys.executable, "-m", "mog_assets.cli", "retrieve", QUESTION, "--method", "mix", "--json"]
+    command = [sys.executable, "-m", "mog_assets.cli", "search", QUESTION, "--method", "mix", "--json"]
     printed = subprocess.run(
         [*command, "--config", str(sample_project.config)], capture_output=True, text=True, check=True
     )
-    own = [passage.to_json() for passage in opened.retrieve(QUESTION, method="mix").passages]
+    own = [passage.to_json() for passage in opened.search(QUESTION, method="mix").passages]
     assert json.loads(printed.stdout) == json.loads(json.dumps(own))
 
 
 def test_dagster_is_not_imported(sample_project):
     code = (
-        f"import sys, mog_assets; p = mog_assets.open({str(sample_project.config)!r}); p.retrieve({QUESTION!r}); "
+        f"import sys, mog_assets; p = mog_assets.open({str(sample_project.config)!r}); p.search({QUESTION!r}); "
         "p.ask('Why is the sky blue?'); p.close(); print('dagster' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
@@ -126,18 +126,18 @@ def test_words_are_searched_with_nothing_but_what_every_installation_has(sample_
     assert {"dagster", "lightgbm", "openai", "pandas", "scipy", "torch"} <= {*absent}
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({absent!r})); from mog_assets.cli import main; "
-        f"main(['retrieve', {QUESTION!r}, '--method', 'fixed-2', '--config', {str(sample_project.config)!r}])"
+        f"main(['search', {QUESTION!r}, '--method', 'fixed-2', '--config', {str(sample_project.config)!r}])"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "1. " in printed
 
 
 def test_many_questions_get_what_each_gets_alone_in_any_thread(opened):
-    alone = [opened.retrieve(question, method="mix") for question in QUESTIONS]
+    alone = [opened.search(question, method="mix") for question in QUESTIONS]
     places = [[p.spans for p in found.passages] for found in alone]
-    assert [[p.spans for p in f.passages] for f in opened.retrieve_many(QUESTIONS, method="mix")] == places
+    assert [[p.spans for p in f.passages] for f in opened.search_many(QUESTIONS, method="mix")] == places
     with ThreadPoolExecutor(8) as pool:
-        again = list(pool.map(lambda question: opened.retrieve(question, method="mix"), QUESTIONS * 6))
+        again = list(pool.map(lambda question: opened.search(question, method="mix"), QUESTIONS * 6))
     assert again == alone * 6
 
 
@@ -146,10 +146,10 @@ def test_many_questions_get_what_each_gets_alone_in_any_thread(opened):
     "method", ["auto", "mix", "fixed-2", "dense-1", "hybrid:fixed-1", "hop-1", "mogg-paper+topics"]
 )
 def test_passages_of_some_corpora_only(opened, method):
-    found = opened.retrieve(QUESTION, method=method, corpora=["sky", "workshop"], budget=20_000)
+    found = opened.search(QUESTION, method=method, corpora=["sky", "workshop"], budget=20_000)
     assert found.passages and {p.corpus for p in found.passages} <= {"sky", "workshop"}
     named = {"corpus": ["sky", "workshop"]}
-    assert opened.retrieve(QUESTION, method=method, where=named, budget=20_000).passages == found.passages
+    assert opened.search(QUESTION, method=method, where=named, budget=20_000).passages == found.passages
 
 
 def test_an_answer_rests_on_passages_and_tells_its_steps(opened):
@@ -159,7 +159,7 @@ def test_an_answer_rests_on_passages_and_tells_its_steps(opened):
     assert told.answer and told.passages and not told.failure and told.auto in opened.methods
     assert {passage.score for passage in told.passages} == {None}
     assert [name for name, _ in steps] == ["passages", "answer"]
-    assert [p["doc"] for p in steps[0][1]["passages"]] == [p.doc for p in told.passages]
+    assert [p["document"] for p in steps[0][1]["passages"]] == [p.document for p in told.passages]
     assert steps[1][1]["text"] == told.answer
 
 
@@ -171,7 +171,7 @@ def test_a_way_with_rounds_tells_each(opened):
 
 
 def test_sentences_of_a_passage_are_weighed_by_the_question(opened):
-    passage = opened.retrieve(QUESTION).passages[0]
+    passage = opened.search(QUESTION).passages[0]
     found = opened.sentences(QUESTION, passage)
     assert "".join(passage.text[start:end] for start, end, _ in found) == passage.text
     assert all(-1.001 <= value <= 1.001 for *_, value in found)
@@ -193,19 +193,19 @@ def test_the_project_tells_what_can_be_asked(opened):
 @pytest.mark.parametrize(
     ("call", "kind", "said"),
     [
-        (lambda p: p.retrieve(" "), ConfigError, "question: expected a question, got white space"),
-        (lambda p: p.retrieve("gar\ud800lic"), ConfigError, "half a character (surrogate) at 3"),
-        (lambda p: p.retrieve(None), ConfigError, "question: expected a question"),
-        (lambda p: p.retrieve("x" * 10_001), ConfigError, "at most 10000 characters, got 10001"),
-        (lambda p: p.retrieve(QUESTION, budget=0), ConfigError, "budget: expected an integer of at least 1, which"),
-        (lambda p: p.retrieve(QUESTION, k=True), ConfigError, "k: expected an integer of at least 1, got True"),
-        (lambda p: p.retrieve(QUESTION, method="fixed-9"), ConfigError, "got 'fixed-9'"),
-        (lambda p: p.retrieve(QUESTION, method="gold"), ConfigError, "without gold evidence"),
-        (lambda p: p.retrieve(QUESTION, corpora=["moon"]), NotFound, "garden, workshop, sky"),
-        (lambda p: p.retrieve(QUESTION, corpora="sky"), ConfigError, "expected a list of names, got 'sky'"),
-        (lambda p: p.retrieve(QUESTION, corpora=[]), ConfigError, "expected at least one of"),
-        (lambda p: p.retrieve_many(QUESTION), ConfigError, "expected a list of questions"),
-        (lambda p: p.retrieve(QUESTION, method="dense-1", explain=True), ConfigError, "which dense-1 is not"),
+        (lambda p: p.search(" "), ConfigError, "question: expected a question, got white space"),
+        (lambda p: p.search("gar\ud800lic"), ConfigError, "half a character (surrogate) at 3"),
+        (lambda p: p.search(None), ConfigError, "question: expected a question"),
+        (lambda p: p.search("x" * 10_001), ConfigError, "at most 10000 characters, got 10001"),
+        (lambda p: p.search(QUESTION, budget=0), ConfigError, "budget: expected an integer of at least 1, which"),
+        (lambda p: p.search(QUESTION, k=True), ConfigError, "k: expected an integer of at least 1, got True"),
+        (lambda p: p.search(QUESTION, method="fixed-9"), ConfigError, "got 'fixed-9'"),
+        (lambda p: p.search(QUESTION, method="gold"), ConfigError, "without gold evidence"),
+        (lambda p: p.search(QUESTION, corpora=["moon"]), NotFound, "garden, workshop, sky"),
+        (lambda p: p.search(QUESTION, corpora="sky"), ConfigError, "expected a list of names, got 'sky'"),
+        (lambda p: p.search(QUESTION, corpora=[]), ConfigError, "expected at least one of"),
+        (lambda p: p.search_many(QUESTION), ConfigError, "expected a list of questions"),
+        (lambda p: p.search(QUESTION, method="dense-1", explain=True), ConfigError, "which dense-1 is not"),
         (lambda p: p.document("sky", "../potato"), NotFound, "id of a document of corpus sky, got '../potato'"),
         (lambda p: p.document("moon", "potato"), NotFound, "got 'moon'"),
         (lambda p: p.ask(QUESTION, method="guess"), ConfigError, "expected one of cot"),
@@ -247,9 +247,9 @@ def test_new_artefacts_are_taken_over_and_no_question_sees_a_mixture(copied_proj
         def ask():
             while not stop.is_set():
                 try:
-                    found = project.retrieve(QUESTION, method="fused")
+                    found = project.search(QUESTION, method="fused")
                     for passage in found.passages:
-                        if passage.doc == "potato":
+                        if passage.document == "potato":
                             seen.add((found.version, passage.text in old, passage.text in new))
                 except Exception as error:
                     wrong.append(error)
@@ -278,7 +278,7 @@ def test_half_a_run_is_not_taken_over(copied_project):
         rebuild(copied_project, "garden", until="chunks/level_1")
         time.sleep(5 * REFRESH)
         assert (project.version, potato(project)) == (first, before)
-        assert project.retrieve(QUESTION).passages
+        assert project.search(QUESTION).passages
         # So is all of a corpus without the statistics of all corpora.
         rebuild(copied_project, "garden", without=["statistics"])
         time.sleep(5 * REFRESH)
@@ -297,7 +297,7 @@ def test_what_starts_after_half_a_run_reads_what_was_before_it(copied_project):
     sweep_all(copied_project)
     with mog_assets.open(copied_project.config, refresh=None) as project:
         assert (project.version, potato(project)) == (first, before)
-        assert project.retrieve(QUESTION).passages
+        assert project.search(QUESTION).passages
 
 
 def test_a_home_without_a_set_whose_run_was_stopped_half_way_is_refused_with_the_remedy(copied_project):
@@ -315,18 +315,18 @@ def test_what_is_out_of_date_and_not_needed_is_not_there(copied_project):
     with mog_assets.open(copied_project.config, refresh=None) as project:
         assert "mix" in project.methods and "mogg-paper" not in project.methods
         with pytest.raises(MissingArtefact, match="sentence_graph"):
-            project.retrieve(QUESTION, method="hop-1")
+            project.search(QUESTION, method="hop-1")
 
 
 def test_a_damaged_new_model_leaves_the_old_one_in_use(copied_project):
     tools = Tools(copied_project.settings)
     with mog_assets.open(copied_project.config, refresh=REFRESH) as project:
-        before = project.retrieve(QUESTION)
+        before = project.search(QUESTION)
         damage.flip(tools.store.read("method").path("method.json"))
         edit(copied_project, "Potatoes are planted deep. ")
         rebuild(copied_project, "garden")
         until(lambda: project.trouble)
-        assert "method" in project.trouble and project.retrieve(QUESTION) == before
+        assert "method" in project.trouble and project.search(QUESTION) == before
 
 
 def test_what_an_open_project_reads_stays_as_long_as_it_is_open(copied_project):
@@ -345,7 +345,7 @@ def test_what_an_open_project_reads_stays_as_long_as_it_is_open(copied_project):
             assert path not in held
             path.unlink()
         assert all(path.exists() for path in held)
-        assert (project.version, potato(project)) == (first, before) and project.retrieve(QUESTION).passages
+        assert (project.version, potato(project)) == (first, before) and project.search(QUESTION).passages
         # Too late: nobody said for long that this is read.
         path = now.artefacts.path
         os.utime(path, (0, 0))
@@ -371,8 +371,8 @@ def test_what_was_read_too_long_ago_is_opened_again(copied_project, monkeypatch)
     "method", ["auto", "fused", "mog", "mix", "fixed-2", "dense-1", "hybrid:mog-paper", "mogg-paper+topics"]
 )
 def test_a_filter_without_a_hit_gives_no_passage_by_any_method(opened, method):
-    for found in opened.retrieve_many(QUESTIONS[:2], method=method, where={"id": "nope"}):
-        assert found.passages == [] and "asked for" in found.nothing
+    for found in opened.search_many(QUESTIONS[:2], method=method, where={"id": "nope"}):
+        assert found.passages == [] and "asked for" in found.empty_reason
 
 
 def test_vectors_of_another_encoder_are_refused(copied_project):
@@ -405,7 +405,7 @@ def test_a_closed_project_says_so(copied_project):
     project = mog_assets.open(copied_project.config, refresh=None)
     project.close()
     with pytest.raises(MogError, match="the project is closed"):
-        project.retrieve(QUESTION)
+        project.search(QUESTION)
 
 
 # The page

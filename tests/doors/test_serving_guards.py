@@ -20,7 +20,7 @@ from mog_assets.serve.descriptors import SPARE
 from mog_assets.serve.guards import OPEN
 from mog_assets.serve.limits import ServerOptions
 from mog_assets.serve.observed import Metrics
-from mog_assets.serve.results import Answer, Document, Retrieved
+from mog_assets.serve.results import Answer, Document, SearchResult
 from mog_assets.serve.server import listen
 
 KEY = "a-key-of-many-letters"
@@ -41,17 +41,17 @@ class Project:
         self.go, self.running, self.failure = threading.Event(), threading.Semaphore(0), None
         self.asked = []
 
-    def retrieve_many(self, questions, **options):
-        return [self.retrieve(question, **options) for question in questions]
+    def search_many(self, questions, **options):
+        return [self.search(question, **options) for question in questions]
 
-    def retrieve(self, question, **_):
+    def search(self, question, **_):
         self.running.release()
         self.asked.append(question)
         if question == "wait":
             assert self.go.wait(30)
         if self.failure is not None:
             raise self.failure
-        return Retrieved(question, [], "fused", "", "nothing", "1")
+        return SearchResult(question, [], "fused", "", "nothing", "1")
 
     def ask(self, question, on_event=None, **_):
         self.running.release()
@@ -112,13 +112,13 @@ def test_only_the_key_opens(sent, status):
 
 def test_a_refusal_ends_the_connection_if_a_body_is_still_to_come():
     with client(key=KEY) as made:
-        assert made.post("/v1/retrieve", json={"question": "x"}).headers["connection"] == "close"
+        assert made.post("/v1/search", json={"question": "x"}).headers["connection"] == "close"
 
 
 @pytest.mark.parametrize(("number", "status"), [(2**63 - 1, 200), (2**63, 422), (-(2**63), 200), (-(2**63) - 1, 422)])
 def test_integers_have_64_bits(number, status):
     with client() as made:
-        answer = made.post("/v1/retrieve", json={"question": "x", "where": {"year": number}})
+        answer = made.post("/v1/search", json={"question": "x", "where": {"year": number}})
         assert (answer.status_code == 422 and "64 bits" in answer.text) == (status == 422), answer.text
 
 
@@ -132,11 +132,11 @@ def test_a_key_in_the_path_or_the_query_opens_nothing():
 def test_only_named_sites_may_call():
     with client(origins=("https://ours.example",)) as made:
         ask = {"Origin": "https://ours.example", "Access-Control-Request-Method": "POST"}
-        answer = made.options("/v1/retrieve", headers=ask)
+        answer = made.options("/v1/search", headers=ask)
         assert answer.headers["access-control-allow-origin"] == "https://ours.example"
-        answer = made.options("/v1/retrieve", headers={**ask, "Origin": "https://theirs.example"})
+        answer = made.options("/v1/search", headers={**ask, "Origin": "https://theirs.example"})
         assert "access-control-allow-origin" not in answer.headers
-        answer = made.post("/v1/retrieve", json={"question": "x"}, headers={"Origin": "https://ours.example"})
+        answer = made.post("/v1/search", json={"question": "x"}, headers={"Origin": "https://ours.example"})
         assert answer.status_code == 200
         assert answer.headers["access-control-allow-origin"] == "https://ours.example"
 
@@ -146,7 +146,7 @@ def waiting(made, project, number):
     answers = []
 
     def ask():
-        answers.append(made.post("/v1/retrieve", json={"question": "wait"}))
+        answers.append(made.post("/v1/search", json={"question": "wait"}))
 
     threads = [threading.Thread(target=ask) for _ in range(number)]
     for thread in threads:
@@ -167,7 +167,7 @@ def test_a_full_queue_is_told_at_once_and_others_go_on():
         threads, answers = waiting(made, project, 3)
         until(lambda: made.app.state.serving.search.inside == 3)
         started = time.monotonic()
-        answer = made.post("/v1/retrieve", json={"question": "x"})
+        answer = made.post("/v1/search", json={"question": "x"})
         assert answer.status_code == 429 and answer.headers["retry-after"] == "1"
         assert time.monotonic() - started < 1
         assert made.get("/healthz").status_code == 200
@@ -176,7 +176,7 @@ def test_a_full_queue_is_told_at_once_and_others_go_on():
         for thread in threads:
             thread.join()
         assert [answer.status_code for answer in answers] == [200] * 3
-        assert made.post("/v1/retrieve", json={"question": "x"}).status_code == 200
+        assert made.post("/v1/search", json={"question": "x"}).status_code == 200
 
 
 def test_late_work_is_told_and_keeps_its_place_until_it_ends():
@@ -191,10 +191,10 @@ def test_late_work_is_told_and_keeps_its_place_until_it_ends():
         assert waited.headers["retry-after"] == "1"
         work = made.app.state.serving.search
         assert work.inside == 1 and project.asked == ["wait"]
-        assert made.post("/v1/retrieve", json={"question": "x"}).status_code == 503
+        assert made.post("/v1/search", json={"question": "x"}).status_code == 503
         project.go.set()
         until(lambda: work.inside == 0)
-        assert made.post("/v1/retrieve", json={"question": "x"}).status_code == 200
+        assert made.post("/v1/search", json={"question": "x"}).status_code == 200
         assert project.asked == ["wait", "x"]
 
 
@@ -213,11 +213,11 @@ def test_unexpected_errors_are_not_told(caplog):
     project = Project()
     with client(project) as made:
         project.failure = ValueError("/home/somebody/secret")
-        answer = made.post("/v1/retrieve", json={"question": "x"})
+        answer = made.post("/v1/search", json={"question": "x"})
         assert answer.status_code == 500 and answer.headers["content-type"] == "application/problem+json"
         assert "secret" not in answer.text and answer.headers["x-content-type-options"] == "nosniff"
         project.failure = MogError("model m is damaged: run `mog run`")
-        assert made.post("/v1/retrieve", json={"question": "x"}).json()["detail"] == str(project.failure)
+        assert made.post("/v1/search", json={"question": "x"}).json()["detail"] == str(project.failure)
 
 
 def test_a_server_that_stops_is_not_ready():
@@ -312,13 +312,11 @@ PUBLIC = "https://Search.example.org/team"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost", "search.example.org", "search.example.org:443"])
-@pytest.mark.parametrize("path", ["/", "/page.js", "/v1/retrieve"])
+@pytest.mark.parametrize("path", ["/", "/page.js", "/v1/search"])
 def test_behind_a_proxy_its_own_page_may_call_whatever_host_the_proxy_sends(host, path):
     with client(public_url=PUBLIC, hosts=("localhost", "127.0.0.1")) as made:
         headers, body = {"Host": host, "Origin": "https://search.example.org"}, {"question": "q"}
-        sent = (
-            made.get(path, headers=headers) if path != "/v1/retrieve" else made.post(path, json=body, headers=headers)
-        )
+        sent = made.get(path, headers=headers) if path != "/v1/search" else made.post(path, json=body, headers=headers)
         assert sent.status_code == 200, sent.text
 
 
@@ -335,7 +333,7 @@ def test_behind_a_proxy_its_own_page_may_call_whatever_host_the_proxy_sends(host
 )
 def test_behind_a_proxy_other_hosts_and_pages_are_refused_and_told_why(host, origin, status):
     with client(public_url=PUBLIC, hosts=("localhost", "127.0.0.1")) as made:
-        refused = made.post("/v1/retrieve", json={"question": "q"}, headers={"Host": host, "Origin": origin})
+        refused = made.post("/v1/search", json={"question": "q"}, headers={"Host": host, "Origin": origin})
         assert refused.status_code == status and "--public-url" in refused.json()["detail"]
         # The page itself comes, and shows what its calls are told.
         assert made.get("/page.js", headers={"Host": host, "Origin": origin}).status_code == (200, 421)[status == 421]

@@ -46,7 +46,7 @@ def called(project, *arguments):
 
 
 def retrieved(project, *arguments, question=QUESTION):
-    result = called(project, "retrieve", question, "--json", *arguments)
+    result = called(project, "search", question, "--json", *arguments)
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout)
 
@@ -67,12 +67,12 @@ def documents(sample_project):
 def assert_joined(passages, documents):
     """Each is contiguous text of its document, none repeats another, and no two stand next to each other."""
     for passage in passages:
-        title, text = documents[passage["corpus"], passage["doc"]]
+        title, text = documents[passage["corpus"], passage["document"]]
         assert len(passage["spans"]) == 1 and passage["title"] == title
         assert passage["text"] == text[passage["start"] : passage["end"]] != ""
     for a in passages:
         for b in passages:
-            if a is not b and (a["corpus"], a["doc"]) == (b["corpus"], b["doc"]):
+            if a is not b and (a["corpus"], a["document"]) == (b["corpus"], b["document"]):
                 assert a["end"] < b["start"] or b["end"] < a["start"]
 
 
@@ -141,7 +141,7 @@ def test_neighbourhoods_fit_into_a_budget_as_a_whole(sample_project):
 
 @pytest.mark.parametrize("option", ["--budget", "--k"])
 def test_a_budget_and_k_are_at_least_one(sample_project, option):
-    result = called(sample_project, "retrieve", QUESTION, option, 0)
+    result = called(sample_project, "search", QUESTION, option, 0)
     assert result.exit_code == 2 and option in result.stderr
 
 
@@ -152,32 +152,36 @@ def test_a_budget_and_k_are_at_least_one(sample_project, option):
 def test_passages_of_a_ranking_say_why_they_are_there(sample_project, method):
     passages = retrieved(sample_project, "--method", method, "--explain")
     plain = retrieved(sample_project, "--method", method)
-    assert [{**p, "why": ""} for p in passages] == plain
+    assert [{**p, "explanation": ""} for p in passages] == plain
     for passage in passages:
-        assert passage["why"] and re.fullmatch(rf"({REASON})(, ({REASON}))*", passage["why"]), passage["why"]
-    printed = called(sample_project, "retrieve", QUESTION, "--method", method, "--explain").stdout
-    assert [line[8:] for line in printed.splitlines() if line.startswith("   why: ")] == [p["why"] for p in passages]
+        assert passage["explanation"] and re.fullmatch(rf"({REASON})(, ({REASON}))*", passage["explanation"]), passage[
+            "explanation"
+        ]
+    printed = called(sample_project, "search", QUESTION, "--method", method, "--explain").stdout
+    assert [line[8:] for line in printed.splitlines() if line.startswith("   why: ")] == [
+        p["explanation"] for p in passages
+    ]
 
 
 @pytest.mark.parts("mog")
 @pytest.mark.parametrize("method", ["fused", "multihop", "mog"])
 def test_an_explained_ranking_says_how_much_each_retriever_and_level_counted(sample_project, method):
-    shown = called(sample_project, "retrieve", QUESTION, "--method", method, "--explain").stdout.splitlines()[0]
+    shown = called(sample_project, "search", QUESTION, "--method", method, "--explain").stdout.splitlines()[0]
     assert shown.startswith("weights: bm25-1 0.")
     shares = dict(zip(shown.split()[1::2], map(float, shown.split()[2::2]), strict=True))
     assert sum(shares.values()) == pytest.approx(1, abs=0.06) and {"dense-1", "bm25-2"} <= set(shares)
-    plain = called(sample_project, "retrieve", QUESTION, "--method", method).stdout
+    plain = called(sample_project, "search", QUESTION, "--method", method).stdout
     assert "weights:" not in plain
 
 
 def test_trees_weigh_no_retriever_as_a_whole(sample_project):
-    assert "weights:" not in called(sample_project, "retrieve", QUESTION, "--method", "mix", "--explain").stdout
+    assert "weights:" not in called(sample_project, "search", QUESTION, "--method", "mix", "--explain").stdout
 
 
 @pytest.mark.parts("mog-paper", "hop-2")
 @pytest.mark.parametrize("method", ["fixed-2", "hybrid:fixed-1", "mog-paper", "hop-2"])
 def test_what_orders_by_one_score_cannot_be_explained(sample_project, method):
-    result = called(sample_project, "retrieve", QUESTION, "--method", method, "--explain")
+    result = called(sample_project, "search", QUESTION, "--method", method, "--explain")
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"explain: expected a ranking ({', '.join(rankings())}), which {method} is not" in one_line(result.stderr)
 
@@ -215,22 +219,22 @@ def choose(project, **stored):
 def test_auto_is_what_the_asset_says(sample_project, copied_project):
     said = json.loads(Tools(sample_project.settings).store.read("method").path(CHOSEN).read_bytes())
     assert said["method"] in rankings() or "fixed" in said["method"]
-    result = called(sample_project, "retrieve", QUESTION, "--json")
+    result = called(sample_project, "search", QUESTION, "--json")
     assert result.stderr.strip() == f"ranked by {said['method']}"
-    explained = called(sample_project, "retrieve", QUESTION, "--json", "--explain")
+    explained = called(sample_project, "search", QUESTION, "--json", "--explain")
     because = f"ranked by {said['method']}, because {said['why']}"
     assert explained.stderr.strip() == because
     assert json.loads(result.stdout) == retrieved(sample_project, "--method", said["method"])
 
     for name in ("mix", "dense-3"):
         choose(copied_project, method=name, why="it is the best")
-        result = called(copied_project, "retrieve", QUESTION, "--json")
+        result = called(copied_project, "search", QUESTION, "--json")
         assert result.stderr.strip() == f"ranked by {name}"
         expected = retrieved(copied_project, "--method", name)
         assert json.loads(result.stdout) == expected != retrieved(copied_project, "--method", "fused")
     # Nobody asked for a method that cannot explain: there is nothing to refuse.
-    assert {passage["why"] for passage in retrieved(copied_project, "--explain")} == {""}
-    refused = called(copied_project, "retrieve", QUESTION, "--explain", "--method", "dense-3")
+    assert {passage["explanation"] for passage in retrieved(copied_project, "--explain")} == {""}
+    refused = called(copied_project, "search", QUESTION, "--explain", "--method", "dense-3")
     assert refused.exit_code == 2 and "which dense-3 is not" in one_line(refused.stderr)
 
 
@@ -258,7 +262,7 @@ def test_an_answer_without_a_retrieval_is_based_on_what_auto_stands_for(copied_p
 )
 def test_a_flipped_byte_is_refused_in_a_line_and_found_by_verify(copied_project, asset, name, method):
     damage.flip(Tools(copied_project.settings).store.read(asset).path(name))
-    result = called(copied_project, "retrieve", QUESTION, "--method", method)
+    result = called(copied_project, "search", QUESTION, "--method", method)
     assert (result.exit_code, result.stdout) == (1, "")
     line = one_line(result.stderr)
     assert asset in line and "expected the bytes that were stored" in line and "run `mog run`" in line
@@ -273,7 +277,7 @@ def test_a_method_with_other_bytes_that_are_a_method_is_refused(copied_project):
     choose(copied_project, method="fixed-1", why="it is the best")
     path = Tools(copied_project.settings).store.read("method").path(CHOSEN)
     path.write_bytes(path.read_bytes().replace(b"fixed-1", b"fixed-3"))
-    result = called(copied_project, "retrieve", QUESTION)
+    result = called(copied_project, "search", QUESTION)
     assert (result.exit_code, result.stdout) == (1, "")
 
 

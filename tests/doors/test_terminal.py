@@ -60,7 +60,7 @@ def hostile(tmp_path_factory, make_project, materialise_project):
 
 
 def test_passages_of_hostile_documents_are_printed_as_text(hostile):
-    printed = called("retrieve", QUESTION, "--config", hostile.config, "--explain").stdout
+    printed = called("search", QUESTION, "--config", hostile.config, "--explain").stdout
     assert r"\u001b[2J\u001b]0;owned\u0007\u009b8m\u202e\u2066\u200f\u061c\u2028\u2029\u007f algae" in printed
     assert "algae\tat noon.\nIt sleeps\nat night [/b].\n\nEvery" in printed
     # A title is one line: it cannot pass for a passage of its own.
@@ -68,7 +68,7 @@ def test_passages_of_hostile_documents_are_printed_as_text(hostile):
 
 
 def test_json_of_hostile_documents_has_the_same_texts(hostile):
-    printed = called("retrieve", QUESTION, "--config", hostile.config, "--json").stdout
+    printed = called("search", QUESTION, "--config", hostile.config, "--json").stdout
     passages = json.loads(printed)
     # Line ends are line feeds since the document was read.
     assert TEXT.replace("\r\n", "\n").replace("\r", "\n") in [passage["text"] for passage in passages]
@@ -91,9 +91,9 @@ def test_brackets_in_a_question_are_no_markup(hostile):
 
 
 def test_errors_with_hostile_words_are_printed_as_text(hostile, tmp_path):
-    said = called("retrieve", "fish", "--config", hostile.config, "--method", f"best{BAD}").stderr
+    said = called("search", "fish", "--config", hostile.config, "--method", f"best{BAD}").stderr
     assert r"best\u001b[2J" in said or r"best\x1b[2J" in said
-    assert r"\u001b[2J" in called("retrieve", "fish", BAD).stderr
+    assert r"\u001b[2J" in called("search", "fish", BAD).stderr
     called(f"find{BAD}")
     called("documents", f"--{BAD}")
     folder = tmp_path / f"a{BAD}"

@@ -50,20 +50,20 @@ def test_passages_fill_a_budget_and_never_exceed_it(copied_project, method, toke
     with mog_assets.open(copied_project.config, refresh=None) as project:
         sizes = []
         for budget in (150, 300, 700):
-            passages = project.retrieve(QUESTION, budget=f"{budget} tokens", method=method).passages
+            passages = project.search(QUESTION, budget=f"{budget} tokens", method=method).passages
             sizes.append(counts(passages, count))
             # The best one is there whatever its size.
             assert 0 < sizes[-1] <= budget or (method, len(passages)) == ("hop-1", 1)
         # What is left has no room for the next piece, which has some hundred tokens, or a neighbourhood of some.
         assert sizes[-1] > 700 - (500 if method == "hop-1" else 260)
-        whole = [p.text for p in project.retrieve(QUESTION, budget="20000 tokens", method=method).passages]
+        whole = [p.text for p in project.search(QUESTION, budget="20000 tokens", method=method).passages]
         assert counts(whole, count) > 700
 
 
 def test_the_command_and_the_settings_take_tokens(copied_project):
     def retrieved(*options):
         done = CliRunner().invoke(
-            main, ["retrieve", QUESTION, "--json", *options, "--config", str(copied_project.config)]
+            main, ["search", QUESTION, "--json", *options, "--config", str(copied_project.config)]
         )
         assert done.exit_code == 0, done.stderr
         return json.loads(done.stdout)
@@ -78,7 +78,7 @@ def test_the_command_and_the_settings_take_tokens(copied_project):
 
 def test_characters_and_tokens_exclude_each_other(sample_project):
     options = ["--budget", "9", "--budget-tokens", "9", "--config", str(sample_project.config)]
-    done = CliRunner().invoke(main, ["retrieve", QUESTION, *options])
+    done = CliRunner().invoke(main, ["search", QUESTION, *options])
     assert done.exit_code == 2 and "--budget-tokens: expected no --budget beside it" in done.stderr
 
 
@@ -90,7 +90,7 @@ def test_what_is_no_budget_is_said(sample_project, budget):
             ConfigError, match="budget: expected an integer of at least 1.* or tokens, as '1000 tokens', got"
         ),
     ):
-        project.retrieve(QUESTION, budget=budget)
+        project.search(QUESTION, budget=budget)
 
 
 def test_without_a_tokenizer_of_the_model_the_remedy_is_named(copied_project):
@@ -101,7 +101,7 @@ def test_without_a_tokenizer_of_the_model_the_remedy_is_named(copied_project):
             ConfigError, match=r"got llm.model 'some-llama', which tiktoken does not know: set llm.tokenizer"
         ),
     ):
-        project.retrieve(QUESTION, budget="100 tokens")
+        project.search(QUESTION, budget="100 tokens")
 
 
 def test_a_tokenizer_is_a_file_beside_the_settings(copied_project):
@@ -109,16 +109,16 @@ def test_a_tokenizer_is_a_file_beside_the_settings(copied_project):
     file = copied_project.folder / "model" / "tokenizer.json"
     file.write_bytes((embedded_folder("encoder") / "tokenizer.json").read_bytes())
     with mog_assets.open(copied_project.config, refresh=None) as project:
-        expected = project.retrieve(QUESTION, budget="150 tokens").passages
+        expected = project.search(QUESTION, budget="150 tokens").passages
     configured(copied_project, answering={"reader": "openai"}, llm={"tokenizer": "model"})
     with mog_assets.open(copied_project.config, refresh=None) as project:
-        assert project.retrieve(QUESTION, budget="150 tokens").passages == expected
+        assert project.search(QUESTION, budget="150 tokens").passages == expected
     file.write_text("{}", encoding="utf-8")
     with (
         mog_assets.open(copied_project.config, refresh=None) as project,
         pytest.raises(ConfigError, match="llm.tokenizer: expected a tokenizer.json, got"),
     ):
-        project.retrieve(QUESTION, budget="150 tokens")
+        project.search(QUESTION, budget="150 tokens")
 
 
 def test_models_that_tiktoken_knows_need_no_setting():

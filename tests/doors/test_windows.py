@@ -21,7 +21,7 @@ def mog(project, *words):
 @pytest.mark.parametrize(
     "words",
     [
-        ("retrieve", QUESTION, "--json"),
+        ("search", QUESTION, "--json"),
         ("ask", QUESTION),
         ("documents",),
         ("scores",),
@@ -36,11 +36,11 @@ def test_commands_that_answer_work(sample_project, words):
 def test_the_server_answers(sample_project, tmp_path):
     served = Served(sample_project.config, tmp_path, program=(*PROGRAM, "serve"))
     try:
-        status, _, answer = served.call("/v1/retrieve", {"question": QUESTION, "k": 1})
+        status, _, answer = served.call("/v1/search", {"question": QUESTION, "k": 1})
         assert status == 200 and answer["passages"]
     finally:
         assert served.end() == 0
-    told = mog(sample_project, "retrieve", QUESTION, "--k", "1", "--json").stdout
+    told = mog(sample_project, "search", QUESTION, "--k", "1", "--json").stdout
     assert json.loads(told)[0]["text"] == answer["passages"][0]["text"]
 
 

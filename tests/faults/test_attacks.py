@@ -18,7 +18,7 @@ from served import END_SECONDS, STAND_IN, Served, received
 
 pytestmark = pytest.mark.full
 
-POST = b"POST /v1/retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+POST = b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 HALF_HEAD, HALF_BODY = b"GET /he", POST + b'Content-Length: 100\r\n\r\n{"question'
 CONNECTIONS, MOST_BYTES = 40, 30_000
 FIRST = {"question": "Who hunts at night?"}
@@ -92,7 +92,7 @@ def test_connections_without_a_whole_request_take_no_place_from_others(served, t
     before = counted(served, "connections_dropped", "crowded")
     with opened(served, text, 5 * CONNECTIONS):
         assert is_healthy(served)
-        assert served.call("/v1/retrieve", FIRST)[0] == 200
+        assert served.call("/v1/search", FIRST)[0] == 200
         assert counted(served, "connections_dropped", "crowded") - before >= 3 * CONNECTIONS
     until(lambda: re.search(r"connections dropped: crowded", served.log.read_text()))
 
@@ -106,7 +106,7 @@ def test_two_thousand_half_requests_do_not_exhaust_descriptors(start, files):
     with opened(served, HALF_HEAD, 2000):
         assert len(os.listdir(f"/proc/{served.process.pid}/fd")) < soft
         assert is_healthy(served)
-        assert served.call("/v1/retrieve", FIRST)[0] == 200
+        assert served.call("/v1/search", FIRST)[0] == 200
     assert "Traceback" not in served.log.read_text()
 
 
@@ -133,7 +133,7 @@ def test_a_hard_limit_that_is_too_low_is_told(tmp_path):
     [(b"Host: evil\r\n", 421), (b"Host: localhost\r\nOrigin: http://evil\r\n", 403), (b"Host: localhost\r\n", 413)],
 )
 def test_whoever_is_refused_before_the_body_came_is_told_and_loses_the_connection(served, headers, status):
-    head = b"POST /v1/retrieve HTTP/1.1\r\n" + headers + b"Content-Type: application/json\r\n"
+    head = b"POST /v1/search HTTP/1.1\r\n" + headers + b"Content-Type: application/json\r\n"
     with served.socket(head + b"Content-Length: 100000\r\n\r\n{") as refused:
         # What was sent while the answer was on its way does not destroy it.
         for _ in range(5):
@@ -168,7 +168,7 @@ def test_requests_beyond_the_places_are_turned_away_and_health_is_not(start):
     # A quarter of the places is for an address, and this is one.
     with opened(served, whole, 4):
         until(lambda: b"mog_http_requests_in_flight 5.0" in served.call("/metrics")[2])
-        status, headers, problem = served.call("/v1/retrieve", FIRST)
+        status, headers, problem = served.call("/v1/search", FIRST)
         assert (status, headers["retry-after"], problem["status"]) == (503, "1", 503)
         with opened(served, HALF_BODY, 200):
             assert is_healthy(served)
@@ -185,7 +185,7 @@ def test_large_bodies_that_arrive_at_a_time_are_bounded(start):
 
 
 def test_a_home_that_is_gone_is_told_without_a_traceback(served):
-    status, headers, problem = served.call("/v1/retrieve", {"question": "gone"})
+    status, headers, problem = served.call("/v1/search", {"question": "gone"})
     assert (status, headers["content-type"]) == (503, "application/problem+json")
     assert "No such file or directory" in problem["detail"] and "nowhere" not in problem["detail"]
     assert "Traceback" not in served.log.read_text() and is_healthy(served)
@@ -195,7 +195,7 @@ def test_a_full_disk_below_the_log_stops_nothing(start, tmp_path):
     full = tmp_path / "full"
     full.symlink_to("/dev/full")
     served = start(log=full)
-    assert is_healthy(served) and served.call("/v1/retrieve", FIRST)[0] == 200
+    assert is_healthy(served) and served.call("/v1/search", FIRST)[0] == 200
     assert served.end() == 0
 
 
@@ -203,7 +203,7 @@ def test_who_reads_a_document_does_not_wait_for_searches(start):
     served = start("--concurrency", 1, "--waiting", 1)
     body = json.dumps(WAITING).encode()
     with opened(served, POST + b"Content-Length: %d\r\n\r\n" % len(body) + body, 2):
-        until(lambda: served.call("/v1/retrieve", FIRST)[0] == 429)
+        until(lambda: served.call("/v1/search", FIRST)[0] == 429)
         assert served.call("/v1/documents/c/x")[2]["text"] == "text"
         assert served.call("/v1/corpora")[0] == 200 and served.call("/v1/source/c/x")[0] == 404
 
@@ -241,7 +241,7 @@ def test_running_requests_are_told_when_the_time_to_finish_is_over(start):
     body = json.dumps(WAITING).encode()
     texts = [POST + b"Content-Length: %d\r\n\r\n" % len(body) + body, HALF_BODY]
     body = json.dumps({**WAITING, "stream": True}).encode()
-    texts.append(POST.replace(b"retrieve", b"ask") + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    texts.append(POST.replace(b"search", b"ask") + b"Content-Length: %d\r\n\r\n" % len(body) + body)
     with contextlib.ExitStack() as stack:
         found, half, stream = (stack.enter_context(served.socket(text)) for text in texts)
         until(lambda: b"mog_http_requests_in_flight 4.0" in served.call("/metrics")[2])
@@ -256,7 +256,7 @@ def test_running_requests_are_told_when_the_time_to_finish_is_over(start):
 
 CHOICE = {"question": "Which?", "method": "one-step"}
 DIFY = {"knowledge_id": "c", "query": "x", "retrieval_setting": {"top_k": 1}}
-PLACE = {"corpus": "c", "doc": "x", "start": 0, "end": 1}
+PLACE = {"corpus": "c", "document": "x", "start": 0, "end": 1}
 HALF = "\ud800"
 DEEP = {"a": {}}
 for _ in range(100):
@@ -265,7 +265,7 @@ for _ in range(100):
 
 def _of_parts(*rows):
     """Rows of a path and a body; those of the routes of plugins are of the whole."""
-    core = ("/v1/retrieve", "/v1/ask")
+    core = ("/v1/search", "/v1/ask")
     return [pytest.param(*row, marks=() if row[0] in core else pytest.mark.whole) for row in rows]
 
 
@@ -278,18 +278,18 @@ def _of_parts(*rows):
         ("/v1/ask", {**CHOICE, "options": {"A": HALF}}),
         ("/v1/ask", {**CHOICE, "options": {HALF: "x"}}),
         ("/v1/ask", {**CHOICE, "method": "x" * 5000}),
-        ("/v1/retrieve", {"question": HALF}),
-        ("/v1/retrieve", {"question": "x", "corpora": ["c"] * 2000}),
-        ("/v1/retrieve", {"question": "x", "corpora": ["c" * 3000]}),
-        ("/v1/retrieve", {"question": "x", "corpora": [HALF]}),
-        ("/v1/retrieve", {"question": "x", "method": HALF}),
-        ("/v1/retrieve", {"question": "x", "where": DEEP}),
-        ("/v1/retrieve", {"question": "x", "where": {"year": 10**310}}),
-        ("/v1/retrieve", {"question": "x", "where": {"year": float("nan")}}),
-        ("/v1/retrieve", b'{"question":"x","where":{"a":[' + b"0," * 10_000 + b"0]}}"),
-        ("/v1/retrieve", b'{"question": "x", "where": {"year": 1e999}}'),
-        ("/v1/retrieve", b"[" * 10_000),
-        ("/v1/retrieve", {"question": "x", **{str(row): 0 for row in range(1500)}}),
+        ("/v1/search", {"question": HALF}),
+        ("/v1/search", {"question": "x", "corpora": ["c"] * 2000}),
+        ("/v1/search", {"question": "x", "corpora": ["c" * 3000]}),
+        ("/v1/search", {"question": "x", "corpora": [HALF]}),
+        ("/v1/search", {"question": "x", "method": HALF}),
+        ("/v1/search", {"question": "x", "where": DEEP}),
+        ("/v1/search", {"question": "x", "where": {"year": 10**310}}),
+        ("/v1/search", {"question": "x", "where": {"year": float("nan")}}),
+        ("/v1/search", b'{"question":"x","where":{"a":[' + b"0," * 10_000 + b"0]}}"),
+        ("/v1/search", b'{"question": "x", "where": {"year": 1e999}}'),
+        ("/v1/search", b"[" * 10_000),
+        ("/v1/search", {"question": "x", **{str(row): 0 for row in range(1500)}}),
         ("/retrieval", {**DIFY, "query": HALF}),
         ("/retrieval", {**DIFY, "knowledge_id": "c" * 3000}),
         (
@@ -304,7 +304,7 @@ def _of_parts(*rows):
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "where": DEEP}),
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": [[]]}]}),
         ("/v1/used", {"question": HALF, "passage": PLACE}),
-        ("/v1/used", {"question": "x", "passage": {**PLACE, "doc": HALF}}),
+        ("/v1/used", {"question": "x", "passage": {**PLACE, "document": HALF}}),
         ("/v1/used", {"question": "x", "passage": PLACE, "more": [PLACE] * 201}),
         ("/v1/used", {"question": "x", "passage": PLACE, "text": HALF}),
         ("/v1/used", {"question": "x", "passage": {**PLACE, "end": 10**400}}),
@@ -321,7 +321,7 @@ def test_what_is_larger_than_any_use_needs_or_no_text_is_refused(served, path, b
 @pytest.mark.parametrize(
     ("path", "body"),
     _of_parts(
-        ("/v1/retrieve", {"question": "x", "method": "é" * 1900}),
+        ("/v1/search", {"question": "x", "method": "é" * 1900}),
         ("/retrieval", {**DIFY, "knowledge_id": "c" * 1900}),
         (
             "/retrieval",

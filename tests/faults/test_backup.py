@@ -70,7 +70,7 @@ def project(sample_project, tmp_path):
 
 
 def passages(folder, typed):
-    found = json.loads(shell([f'mog retrieve "{QUESTION}" --json'], folder, **typed))
+    found = json.loads(shell([f'mog search "{QUESTION}" --json'], folder, **typed))
     assert found
     return found
 

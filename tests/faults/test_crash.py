@@ -108,11 +108,11 @@ def test_what_starts_in_the_middle_of_a_run_answers_from_the_artefacts_before_it
     with mog_assets.open(folder / "mog.yaml", refresh=0.2) as project:
         assert not project.trouble
         assert project.document("pond", "otter").text == old
-        assert project.retrieve("Who eats fish and crayfish?").passages[0].doc == "otter"
+        assert project.search("Who eats fish and crayfish?").passages[0].document == "otter"
         # So do commands, which leave nothing open.
         for method in ("fused", "dense-1"):
             words = ["Who eats fish and crayfish?", "--config", str(folder / "mog.yaml"), "--method", method, "--json"]
-            told = CliRunner().invoke(main, ["retrieve", *words])
+            told = CliRunner().invoke(main, ["search", *words])
             assert told.exit_code == 0, told.stderr
             assert json.loads(told.stdout)[0]["text"] in old
         done = mog.resume()

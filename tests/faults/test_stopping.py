@@ -296,7 +296,7 @@ def test_a_home_that_cannot_be_written_is_served_and_verified(tmp_path):
     options = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "timeout": REACH_SECONDS}
     assert subprocess.run(f"{mog} run --all".split(), **options).returncode == 0
     alone = "mount --bind home home && mount -o remount,bind,ro home || exit 77; "
-    asks = "import sys, urllib.request as r; r.urlopen(r.Request(sys.stdin.readline().strip() + '/v1/retrieve', "
+    asks = "import sys, urllib.request as r; r.urlopen(r.Request(sys.stdin.readline().strip() + '/v1/search', "
     asks += """b'{"question": "garlic?"}', {'Content-Type': 'application/json'}))"""
     script = f'{alone} {mog} verify; mkfifo url; {mog} serve --port 0 >url & {sys.executable} -c "$ASKS" <url; echo $?'
     done = subprocess.run(

@@ -65,7 +65,7 @@ def test_an_answer_that_is_probably_wrong_is_withheld(opened, question):
     # A sentence is marked only if it is likely enough to be worth a look.
     assert (told.likeliest is not None) == (told.probability >= MARKED)
     if told.likeliest:
-        text = opened.document(told.likeliest.corpus, told.likeliest.doc).text
+        text = opened.document(told.likeliest.corpus, told.likeliest.document).text
         assert text[told.likeliest.start : told.likeliest.end] == told.likeliest.sentence
 
 
@@ -84,7 +84,7 @@ def test_http_gives_no_answer_and_the_likeliest_sentence(opened, withheld):
         assert told["probability"] == withheld.probability and told["likeliest"] == withheld.likeliest.to_json()
         assert told["likeliest"]["sentence"] and isinstance(told["likeliest"]["answer_start"], int)
         shown = client.post("/v1/ask", json={"question": KNOWN}).json()
-        assert "2004" in shown["answer"] and shown["likeliest"]["doc"] == "Bustard"
+        assert "2004" in shown["answer"] and shown["likeliest"]["document"] == "Bustard"
 
 
 @pytest.mark.whole
@@ -97,7 +97,7 @@ def test_agents_get_no_answer_and_the_likeliest_sentence(opened, withheld):
     best = withheld.likeliest
     assert agent["answer"] is None and agent["probability"] == withheld.probability
     assert agent["likeliest"]["text"] == best.sentence
-    assert agent["likeliest"]["id"] == f"{best.corpus}/{best.doc}#{best.start}-{best.end}"
+    assert agent["likeliest"]["id"] == f"{best.corpus}/{best.document}#{best.start}-{best.end}"
 
 
 def test_the_command_marks_the_likeliest_sentence(birds, withheld):

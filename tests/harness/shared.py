@@ -61,7 +61,7 @@ def blank_pictures():
 # What a run without a terminal says while it works.
 PROGRESS = re.compile(
     r"\d+ assets? to check or build|.+: (started \(|done in |failed after |[\d,]+ of [\d,]+)|.+ so far$"
-    r"|.+ from now on its owner alone can read it$|Words can be searched from now on: mog retrieve --method "
+    r"|.+ from now on its owner alone can read it$|Words can be searched from now on: mog search --method "
 )
 
 

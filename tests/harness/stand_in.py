@@ -10,7 +10,7 @@ import time
 from types import SimpleNamespace
 
 import mog_assets
-from mog_assets.serve.results import Answer, Document, Retrieved
+from mog_assets.serve.results import Answer, Document, SearchResult
 
 WAIT_SECONDS = 60
 
@@ -25,16 +25,16 @@ class Project:
             budget=4000, corpora={"c": SimpleNamespace(path=".")}, use=SimpleNamespace(log=False)
         )
 
-    def retrieve_many(self, questions, **options):
-        return [self.retrieve(question, **options) for question in questions]
+    def search_many(self, questions, **options):
+        return [self.search(question, **options) for question in questions]
 
-    def retrieve(self, question, **_):
+    def search(self, question, **_):
         if question == "wait":
             time.sleep(WAIT_SECONDS)
         if question == "gone":
             # As Arrow says it.
             raise FileNotFoundError(errno.ENOENT, "Failed to open local file '/nowhere/home'")
-        return Retrieved(question, [], "fused", "", "nothing", "1")
+        return SearchResult(question, [], "fused", "", "nothing", "1")
 
     def ask(self, question, on_event=None, **_):
         for _ in range(WAIT_SECONDS * 10):

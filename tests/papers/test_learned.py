@@ -360,7 +360,7 @@ def test_the_graph_runs_on_learned_chunks(valleys, materialise_project):
     assert set(artefact.shown()) == {"training", "facts"}
     (found,) = (
         serving.open(valleys.settings, ["valleys"], keep=False)
-        .retrieve(sources()[2].questions[0], method="mog-paper", k=1)
+        .search(sources()[2].questions[0], method="mog-paper", k=1)
         .passages
     )
     text = article_text(int(found.doc))

@@ -1,4 +1,4 @@
-"""Retrieval over the sentence graph, within topics, and by every router: what `mog retrieve` and runs rank."""
+"""Retrieval over the sentence graph, within topics, and by every router: what `mog search` and runs rank."""
 
 from collections import Counter
 from dataclasses import astuple
@@ -192,11 +192,11 @@ def test_a_node_has_the_score_of_the_best_neighbourhood_around_it_and_that_one_i
     "method", ["hop-0", "hop-2", "mogg-paper", "mogg-uniform", "mogg-paper+topics", "fixed-2+topics"]
 )
 def test_passages_are_slices_of_their_documents_in_order(sample_project, documents, method):
-    found = serving.open(sample_project.settings, EVERYWHERE, keep=False).retrieve(QUESTION, method=method, k=3)
+    found = serving.open(sample_project.settings, EVERYWHERE, keep=False).search(QUESTION, method=method, k=3)
     assert len(found.passages) == 3
     for passage in found.passages:
         spans = [astuple(span) for span in passage.spans]
-        assert spans[0] == (passage.corpus, passage.doc, passage.start, passage.end)
+        assert spans[0] == (passage.corpus, passage.document, passage.start, passage.end)
         for corpus, doc, start, end in spans:
             piece = documents[corpus, doc][1][start:end]
             assert piece and piece in passage.text
@@ -208,7 +208,7 @@ def test_passages_are_slices_of_their_documents_in_order(sample_project, documen
 
 def test_a_hop_neighbourhood_is_what_the_graph_says(sample_project, tools, around):
     (first, *_) = (
-        serving.open(sample_project.settings, EVERYWHERE, keep=False).retrieve(QUESTION, method="hop-2", k=1).passages
+        serving.open(sample_project.settings, EVERYWHERE, keep=False).search(QUESTION, method="hop-2", k=1).passages
     )
     corpus = EVERYWHERE.index(first.corpus)
     stored = tools.store.read("sentence_graph", first.corpus)
@@ -218,7 +218,7 @@ def test_a_hop_neighbourhood_is_what_the_graph_says(sample_project, tools, aroun
         frozenset((layout.documents[layout.document_of[n]], *layout.spans[n].tolist()) for n in indices[i:j])
         for i, j in zip(indptr[:-1], indptr[1:], strict=True)
     }
-    characters = {(span.doc, at) for span in first.spans for at in range(span.start, span.end)}
+    characters = {(span.document, at) for span in first.spans for at in range(span.start, span.end)}
     assert characters in [{(doc, at) for doc, start, end in nodes for at in range(start, end)} for nodes in sets]
 
 

@@ -87,14 +87,14 @@ def test_a_project_of_few_questions_is_built_and_answers(encoder, documents, row
             return
         file, chosen = built(Path(folder), encoder, documents, rows)
         with mog_assets.open(file) as project:
-            found = project.retrieve("When does soap cure?")
+            found = project.search("When does soap cure?")
             assert found.method == chosen["method"]
             assert chosen["method"] in project.methods
             untrained = {"mix", "tuned"} - set(project.methods) if project.settings.trains else set()
             if untrained:
                 # What asks for one by name is told why there is none.
                 with pytest.raises(MogError, match=r"is not trained: question_sets: expected"):
-                    project.retrieve("When does soap cure?", method=min(untrained))
+                    project.search("When does soap cure?", method=min(untrained))
             if len(untrained) == 2:
                 assert chosen["method"] == UNTRAINED and "too little to train others on" in chosen["why"]
 

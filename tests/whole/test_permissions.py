@@ -178,15 +178,15 @@ def everything(project, name, questions, forbidden):
     for question in questions:
         for method in seen.methods:
             explain = method in ("fused", "mix", "tuned", "auto")
-            outputs.append(tried(seen.retrieve, question, method=method, k=30, explain=explain))
-        within = tried(seen.retrieve, question, method="fixed-2+topics")
+            outputs.append(tried(seen.search, question, method=method, k=30, explain=explain))
+        within = tried(seen.search, question, method="fixed-2+topics")
         assert isinstance(within, str) or within["topic"] is None
         outputs.append(within)
         for way in seen.ways:
             events = []
             ask = {"method": way, "on_event": lambda *event, to=events: to.append(event)}
             outputs += [tried(seen.ask, question, **ask), events]
-    outputs.append(tried(seen.retrieve_many, questions, k=30) and None)
+    outputs.append(tried(seen.search_many, questions, k=30) and None)
     for corpus, id in forbidden:
         word = project.marks[corpus, id]
         with pytest.raises(NotFound) as refused:
@@ -196,15 +196,15 @@ def everything(project, name, questions, forbidden):
             seen.document(corpus, id[:-1] + "#")
         assert str(refused.value).replace(id, "") == str(absent.value).replace(id[:-1] + "#", "")
         for where in ({f"key{word}": word}, {"readers": "hr"}, {"topic": 1}, {"topic.label": "beans"}, {"id": id}):
-            said = json.dumps(tried(seen.retrieve, "beans", where=where))
+            said = json.dumps(tried(seen.search, "beans", where=where))
             # Neither is a name that is kept from view known, nor one that no document has.
             assert "expected a name that documents have" in said or set(where) <= {"readers", "id"}
             outputs.append(said.replace(f"key{word}", ""))
     client = by_http(project, name)
     outputs += [client.get("/v1/corpora").json(), client.get("/v1/models").json()]
     for question in questions[:2]:
-        outputs.append(client.post("/v1/retrieve", json={"question": question, "k": 30, "explain": True}).json())
-        outputs.append(client.post("/v1/retrieve", json={"question": question, "k": 3, "sentences": True}).json())
+        outputs.append(client.post("/v1/search", json={"question": question, "k": 30, "explain": True}).json())
+        outputs.append(client.post("/v1/search", json={"question": question, "k": 3, "sentences": True}).json())
         outputs.append(client.post("/v1/ask", json={"question": question}).json())
         outputs.append(client.post("/v1/ask", json={"question": question, "stream": True}).text)
         dify = {"knowledge_id": "all", "query": question, "retrieval_setting": {"top_k": 30, "score_threshold": 0}}
@@ -214,11 +214,11 @@ def everything(project, name, questions, forbidden):
         outputs.append(client.post("/v1/chat/completions", json={"messages": turns}).json())
         outputs.append(client.post("/v1/chat/completions", json={"messages": turns, "stream": True}).text)
     for corpus, id in list(forbidden)[:3]:
-        used = {"question": "q", "passage": {"corpus": corpus, "doc": id, "start": 0, "end": 9}}
+        used = {"question": "q", "passage": {"corpus": corpus, "document": id, "start": 0, "end": 9}}
         assert client.get(f"/v1/documents/{corpus}/{id}").status_code == 404
         assert client.get(f"/v1/source/{corpus}/{id}").status_code == 404
         assert client.post("/v1/used", json=used).status_code == 404
-        assert client.post("/v1/retrieve", json={"question": "q", "corpora": ["c9"]}).status_code == 404
+        assert client.post("/v1/search", json={"question": "q", "corpora": ["c9"]}).status_code == 404
     return outputs
 
 
@@ -251,8 +251,8 @@ def test_nothing_that_may_not_be_seen_is_at_any_door(project, rules, name, seed)
         assert project.marks[place] in document.text
         assert ("readers" in document.metadata) == all("allow_by" not in rule for rule in rules)
     if allowed:
-        results = seen.retrieve("How deep is garlic planted?", k=30, method="fused")
-        assert results.passages and {(p.corpus, p.doc) for p in results.passages} <= allowed
+        results = seen.search("How deep is garlic planted?", k=30, method="fused")
+        assert results.passages and {(p.corpus, p.document) for p in results.passages} <= allowed
 
 
 # Who asks
@@ -272,9 +272,9 @@ def test_what_is_taken_away_is_gone_at_the_next_question_and_what_is_given_is_th
     for _ in range(20):
         # Of the same length, within one tick of the clock of files.
         write(project, [one("bob")])
-        assert seen.names == [] and seen.retrieve(QUESTION).passages == []
+        assert seen.names == [] and seen.search(QUESTION).passages == []
         write(project, [one("ann")])
-        assert seen.names == ["c0"] and {p.corpus for p in seen.retrieve(QUESTION).passages} == {"c0"}
+        assert seen.names == ["c0"] and {p.corpus for p in seen.search(QUESTION).passages} == {"c0"}
 
 
 @pytest.mark.parametrize(
@@ -301,35 +301,35 @@ def test_what_is_taken_away_is_gone_at_the_next_question_and_what_is_given_is_th
 def test_with_rules_that_cannot_be_read_nothing_is_shown_and_nothing_is_said_of_them(project, text):
     write(project, [{"allow": ["everyone"]}])
     path = project.of.folder / "access.yaml"
-    assert project.opened.as_principal("ann").retrieve(QUESTION).passages
+    assert project.opened.as_principal("ann").search(QUESTION).passages
     seen = project.opened.as_principal("ann")
     client = by_http(project, "ann")
     path.unlink() if text is None else path.write_text(text, encoding="utf-8")
     for call in (
-        lambda: seen.retrieve(QUESTION),
+        lambda: seen.search(QUESTION),
         lambda: seen.corpora,
         lambda: seen.document(*next(iter(project.marks))),
     ):
         with pytest.raises(NotAllowed, match="permissions: expected rules"):
             call()
-    answer = client.post("/v1/retrieve", json={"question": QUESTION})
+    answer = client.post("/v1/search", json={"question": QUESTION})
     assert answer.status_code == 503 and "the log of the server says more" in answer.json()["detail"]
     assert "access" not in answer.text and "secret" not in answer.text
     assert client.get("/healthz").status_code == 200
     # Who may read the file may read the documents.
-    assert project.opened.as_principal("*").retrieve(QUESTION).passages
+    assert project.opened.as_principal("*").search(QUESTION).passages
 
 
 def test_who_does_not_say_who_asks_gets_nothing(project):
     write(project, [{"allow": ["everyone"]}])
-    for call in (lambda p: p.retrieve(QUESTION), lambda p: p.ask(QUESTION), lambda p: p.names, lambda p: p.corpora):
+    for call in (lambda p: p.search(QUESTION), lambda p: p.ask(QUESTION), lambda p: p.names, lambda p: p.corpora):
         with pytest.raises(NotAllowed, match="as_principal"):
             call(project.opened)
     # A route that forgot to ask who calls would show nothing either.
     client = TestClient(http.app(project.opened, ServerOptions()), "http://localhost")
     client.app.state.serving.project_for = lambda _: project.opened
     client.headers["Authorization"] = f"Bearer {KEYS['ann']}"
-    assert client.post("/v1/retrieve", json={"question": QUESTION}).status_code == 503
+    assert client.post("/v1/search", json={"question": QUESTION}).status_code == 503
     for key in (
         "",
         "Bearer",
@@ -340,7 +340,7 @@ def test_who_does_not_say_who_asks_gets_nothing(project):
         f"Bearer {KEYS['ann']}x",
     ):
         client = by_http(project, None)
-        answer = client.post("/v1/retrieve", json={"question": QUESTION}, headers={"Authorization": key})
+        answer = client.post("/v1/search", json={"question": QUESTION}, headers={"Authorization": key})
         assert answer.status_code == 401 and answer.headers["www-authenticate"].startswith("Bearer")
     # Of the whole project, so for who runs it.
     assert by_http(project, "ann").get("/metrics").status_code == 401
@@ -354,11 +354,11 @@ def test_what_goes_wrong_is_told_without_the_names_of_what_is_not_seen(project, 
 
     monkeypatch.setattr(mog_assets.search.retrieval.Retrieval, "passages", broken)
     with pytest.raises(MogError, match="this cannot be answered now; the log says why"):
-        project.opened.as_principal("ann").retrieve(QUESTION)
-    answer = by_http(project, "ann").post("/v1/retrieve", json={"question": QUESTION})
+        project.opened.as_principal("ann").search(QUESTION)
+    answer = by_http(project, "ann").post("/v1/search", json={"question": QUESTION})
     assert answer.status_code == 500 and "c2" not in answer.text
     with pytest.raises(MogError, match="of c2: damaged"):
-        project.opened.as_principal("*").retrieve(QUESTION)
+        project.opened.as_principal("*").search(QUESTION)
 
 
 @pytest.mark.parametrize("name", ["", "*", "a\nb", "x" * 501, 7])
@@ -526,11 +526,11 @@ def test_agents_and_commands_get_what_each_may_see(project, tmp_path):
             [*command(*words), *config], capture_output=True, text=True, env=environment(), timeout=300
         )
 
-    passages = json.loads(run("retrieve", QUESTION, "--as", "ann", "--k", "30", "--json").stdout)
+    passages = json.loads(run("search", QUESTION, "--as", "ann", "--k", "30", "--json").stdout)
     assert {passage["corpus"] for passage in passages} == {"c0"}
-    passages = json.loads(run("retrieve", QUESTION, "--as", "*", "--k", "60", "--json").stdout)
+    passages = json.loads(run("search", QUESTION, "--as", "*", "--k", "60", "--json").stdout)
     assert {passage["corpus"] for passage in passages} == {"c0", "c1", "c2"}
-    nobody = run("retrieve", QUESTION)
+    nobody = run("search", QUESTION)
     assert nobody.returncode == 2 and "--as: expected who asks" in nobody.stderr
     table = json.loads(run("permissions", "--json").stdout)
     assert {row["principal"]: [row["c0"], row["c1"], row["c2"]] for row in table} == {

@@ -121,8 +121,8 @@ class Agents:
             self.options.check_question("query", query)
             self.options.check_amount("k", k)
             corpora = None if corpus is None else [corpus]
-            retrieved = self.project_for(ctx).retrieve(query, k=k, corpora=corpora, where=where)
-            return Results(results=[_result(passage, with_url) for passage in retrieved.passages])
+            results = self.project_for(ctx).search(query, k=k, corpora=corpora, where=where)
+            return Results(results=[_result(passage, with_url) for passage in results.passages])
 
         return await self.run_tool(self._search, work)
 
@@ -231,18 +231,18 @@ def server(project: Any, options: ServerOptions, search: Slots, answers: Slots, 
 
 def _result(passage: Passage, with_url: Callable[[str], str]) -> Result:
     id = passage_id(passage)
-    return Result(id=id, title=passage.title or passage.doc, url=with_url(id), text=passage.text)
+    return Result(id=id, title=passage.title or passage.document, url=with_url(id), text=passage.text)
 
 
 def _sentence(likeliest: Likeliest, with_url: Callable[[str], str]) -> Result:
-    id = f"{likeliest.corpus}/{likeliest.doc}#{likeliest.start}-{likeliest.end}"
-    return Result(id=id, title=likeliest.doc, url=with_url(id), text=likeliest.sentence)
+    id = f"{likeliest.corpus}/{likeliest.document}#{likeliest.start}-{likeliest.end}"
+    return Result(id=id, title=likeliest.document, url=with_url(id), text=likeliest.sentence)
 
 
 def passage_id(passage: Passage) -> str:
     """Return `CORPUS/DOCUMENT#START-END`; of several places in the document, all."""
-    spans = [span for span in passage.spans if (span.corpus, span.doc) == (passage.corpus, passage.doc)]
-    return f"{passage.corpus}/{passage.doc}#{_written([(span.start, span.end) for span in spans])}"
+    spans = [span for span in passage.spans if (span.corpus, span.document) == (passage.corpus, passage.document)]
+    return f"{passage.corpus}/{passage.document}#{_written([(span.start, span.end) for span in spans])}"
 
 
 def _written(spans: Spans) -> str:

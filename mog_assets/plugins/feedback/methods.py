@@ -47,9 +47,9 @@ def used(
         raise ConfigError("passage: expected at least one place, got none")
     if method:
         method = project.searching_method(method).name
-    places = dict.fromkeys((span.corpus, span.doc) for span in spans)
+    places = dict.fromkeys((span.corpus, span.document) for span in spans)
     documents = {place: project.document(*place) for place in places}
-    quotes = [quote_of(documents[span.corpus, span.doc].text, span, seen) for span in spans]
+    quotes = [quote_of(documents[span.corpus, span.document].text, span, seen) for span in spans]
     return noting.used(question, quotes, method, next(iter(documents.values())).version)
 
 

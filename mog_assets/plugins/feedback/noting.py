@@ -31,7 +31,7 @@ def quote_of(document: str, span: Span, text: str | None) -> use.UsedQuote:
     Raises:
         ConfigError: there is no such place, no text, or other text than the reader saw.
     """
-    name = f"{span.corpus}/{span.doc}"
+    name = f"{span.corpus}/{span.document}"
     for which, value in (("start", span.start), ("end", span.end)):
         if isinstance(value, bool) or not isinstance(value, int):
             raise ConfigError(f"passage: expected an integer as {which}, got {value!r}")
@@ -39,7 +39,7 @@ def quote_of(document: str, span: Span, text: str | None) -> use.UsedQuote:
         raise ConfigError(
             f"passage: expected a place within the {len(document)} characters of {name}, got {span.start} to {span.end}"
         )
-    quote = use.quoted(span.corpus, span.doc, document, span.start, span.end)
+    quote = use.quoted(span.corpus, span.document, document, span.start, span.end)
     if not quote.text.strip():
         raise ConfigError(f"passage: expected text in {name}, got white space from {span.start} to {span.end}")
     # The text of several places is joined by other characters.

@@ -26,7 +26,7 @@ class UsedPlace(_Strict):
     """Where a passage stands."""
 
     corpus: str = Field(max_length=NAME_CHARS, description="The corpus.")
-    doc: str = Field(max_length=NAME_CHARS, description="The id of the document.")
+    document: str = Field(max_length=NAME_CHARS, description="The id of the document.")
     start: int = Field(ge=0, description="First character.")
     end: int = Field(ge=1, description="One after the last character.")
 
@@ -71,7 +71,7 @@ def add_used(app: FastAPI, serving: Serving) -> None:
         size = max(len(body.text or ""), sum(max(0, place.end - place.start) for place in places))
         if size > options.budget:
             raise Problem(422, f"passage: expected at most {options.budget:,} characters, got {size:,}", "too much")
-        spans = [Span(place.corpus, place.doc, place.start, place.end) for place in places]
+        spans = [Span(place.corpus, place.document, place.start, place.end) for place in places]
         used = serving.project_for(request).used
         identity = await serving.documents.run(used, body.question, spans, method=body.method, text=body.text)
         return JSONResponse({"id": identity}, 201)

@@ -205,18 +205,18 @@ class _Shape:
         """Return what an answer is based on, numbered from 1: text, and places in characters of the document."""
         sources = []
         for number, passage in enumerate(answer["passages"], 1):
-            document = passage["corpus"], passage["doc"]
-            first = [span for span in passage["spans"] if (span["corpus"], span["doc"]) == document]
+            document = passage["corpus"], passage["document"]
+            first = [span for span in passage["spans"] if (span["corpus"], span["document"]) == document]
             places = "#" + ",".join(f"{span['start']}-{span['end']}" for span in first)
             sources.append(
                 {
                     "n": number,
                     "corpus": passage["corpus"],
-                    "doc": passage["doc"],
-                    "title": passage["title"] or passage["doc"],
+                    "document": passage["document"],
+                    "title": passage["title"] or passage["document"],
                     "spans": passage["spans"],
                     "text": passage["text"],
-                    "url": page_of(self._base, passage["corpus"], passage["doc"], places),
+                    "url": page_of(self._base, passage["corpus"], passage["document"], places),
                 }
             )
         return sources

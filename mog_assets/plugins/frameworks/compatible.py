@@ -92,10 +92,10 @@ def add_dify(app: FastAPI, serving: Serving) -> None:
         options.check_amount("k", setting.top_k)
         corpora = corpora_of(project, "knowledge_id", body.knowledge_id)
         where = dify_where(body.metadata_condition)
-        many = await serving.search.run(project.retrieve, body.query, k=setting.top_k, corpora=corpora, where=where)
+        many = await serving.search.run(project.search, body.query, k=setting.top_k, corpora=corpora, where=where)
         records = [
             # Dify fails on metadata that is null.
-            {"content": p.text, "score": score, "title": p.title or p.doc, "metadata": {**p.metadata, **_place(p)}}
+            {"content": p.text, "score": score, "title": p.title or p.document, "metadata": {**p.metadata, **_place(p)}}
             for p, score in _scored(many.passages, setting.score_threshold)
         ]
         return JSONResponse({"records": records})
@@ -122,7 +122,7 @@ def add_openai(app: FastAPI, serving: Serving) -> None:
             "corpora": corpora_of(project, "vector_store_id", id),
             "where": openai_where(body.filters),
         }
-        many = await serving.search.run(project.retrieve_many, queries, **keywords)
+        many = await serving.search.run(project.search_many, queries, **keywords)
         best: dict[Any, tuple[Passage, float]] = {}
         for result in many:
             for passage, score in _scored(result.passages, body.ranking_options.score_threshold):
@@ -131,8 +131,8 @@ def add_openai(app: FastAPI, serving: Serving) -> None:
         rows = sorted(best.values(), key=lambda row: -row[1])[: body.max_num_results]
         data = [
             {
-                "file_id": f"{passage.corpus}/{passage.doc}",
-                "filename": passage.source or passage.title or passage.doc,
+                "file_id": f"{passage.corpus}/{passage.document}",
+                "filename": passage.source or passage.title or passage.document,
                 "score": score,
                 "attributes": _attributes(passage),
                 "content": [{"type": "text", "text": passage.text}],
@@ -167,7 +167,7 @@ def _scored(passages: Sequence[Passage], threshold: float) -> list[tuple[Passage
 def _place(passage: Passage) -> dict[str, Any]:
     return {
         "corpus": passage.corpus,
-        "document": passage.doc,
+        "document": passage.document,
         "start": passage.start,
         "end": passage.end,
         **({} if passage.page is None else {"page": passage.page}),

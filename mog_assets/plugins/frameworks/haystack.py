@@ -25,7 +25,7 @@ class MogRetriever:
 
     Args:
         config: Path of `mog.yaml`, or an open project; None for `MOG_CONFIG`, else `mog.yaml` in the working directory.
-        budget, k, method, corpora, where: See `Project.retrieve`.
+        budget, k, method, corpora, where: See `Project.search`.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ class MogRetriever(BaseRetriever):
 
     Attributes:
         config: Path of `mog.yaml`, or an open project; None for `MOG_CONFIG`, else `mog.yaml` in the working directory.
-        budget, k, method, corpora, where: See `Project.retrieve`.
+        budget, k, method, corpora, where: See `Project.search`.
     """
 
     config: str | Path | Project | None = None

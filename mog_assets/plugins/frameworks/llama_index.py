@@ -26,7 +26,7 @@ class MogRetriever(BaseRetriever):
 
     Args:
         config: Path of `mog.yaml`, or an open project; None for `MOG_CONFIG`, else `mog.yaml` in the working directory.
-        budget, k, method, corpora, where: See `Project.retrieve`.
+        budget, k, method, corpora, where: See `Project.search`.
         base: Arguments of `BaseRetriever`.
     """
 
@@ -60,7 +60,7 @@ class MogRetriever(BaseRetriever):
 def _node(passage: Passage) -> TextNode:
     meta = {name: value for name, value in facts(passage).items() if name != "score"}
     others = [name for name in meta if name not in _METADATA or not meta[name]]
-    source = RelatedNodeInfo(node_id=f"{passage.corpus}/{passage.doc}", metadata={"title": passage.title})
+    source = RelatedNodeInfo(node_id=f"{passage.corpus}/{passage.document}", metadata={"title": passage.title})
     return TextNode(
         id_=identity(passage),
         text=passage.text,

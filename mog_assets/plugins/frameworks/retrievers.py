@@ -20,7 +20,7 @@ class ProjectRetriever:
 
     Args:
         config: Path of `mog.yaml`, or an open project; None for what `mog_assets.open` finds.
-        options: Arguments of `Project.retrieve`; None stands for its default.
+        options: Arguments of `Project.search`; None stands for its default.
     """
 
     def __init__(self, config: str | Path | Project | None, **options: Any) -> None:
@@ -41,7 +41,7 @@ class ProjectRetriever:
         """Return the best passages; `changes` that are not None replace what was said at the start."""
         options = {**self._options, **{name: value for name, value in changes.items() if value is not None}}
         options = {name: value for name, value in options.items() if value is not None}
-        return self.project.retrieve(question, **options).passages
+        return self.project.search(question, **options).passages
 
     def saved(self) -> dict[str, Any]:
         """Return the arguments that make the same retriever, as JSON values.
@@ -65,13 +65,13 @@ def identity(passage: Passage) -> str:
     """Return a passage's id: where it stands, the same for every question, as in `garden/garlic#120-560`."""
     places: dict[str, list[str]] = {}
     for span in passage.spans:
-        places.setdefault(f"{quote(span.corpus)}/{quote(span.doc)}", []).append(f"{span.start}-{span.end}")
+        places.setdefault(f"{quote(span.corpus)}/{quote(span.document)}", []).append(f"{span.start}-{span.end}")
     return " ".join(f"{place}#{','.join(spans)}" for place, spans in places.items())
 
 
 def facts(passage: Passage) -> dict[str, Any]:
     """Return all that is known of a passage but its text, as JSON values; the document's metadata under `metadata`."""
-    return {name: value for name, value in passage.to_json().items() if name not in ("text", "why")}
+    return {name: value for name, value in passage.to_json().items() if name not in ("text", "explanation")}
 
 
 def missing(error: ModuleNotFoundError) -> ImportError:

@@ -335,7 +335,7 @@ async function ask(state) {
 async function passagesFor(body, signal) {
   const told = await withKey(async () => {
     const started = performance.now();
-    const found = await (await call("v1/retrieve", { body: { ...body, explain: known.families?.[body.method] === RANKINGS, sentences: true }, signal })).json();
+    const found = await (await call("v1/search", { body: { ...body, explain: known.families?.[body.method] === RANKINGS, sentences: true }, signal })).json();
     return { ...found, ms: performance.now() - started };
   });
   signal.throwIfAborted();
@@ -343,11 +343,11 @@ async function passagesFor(body, signal) {
   const characters = told.passages.reduce((sum, passage) => sum + Array.from(passage.text).length, 0);
   say(told.passages.length ? `${count(told.passages.length, "passage")} in ${Math.round(told.ms)} ms` : "Nothing was found");
   byId("found").hidden = false;
-  const taken = Object.entries(told.taken).map(([word, other]) => ` · no document has “${word}”: searched for “${other}”`);
+  const taken = Object.entries(told.corrections).map(([word, other]) => ` · no document has “${word}”: searched for “${other}”`);
   const facts = told.passages.length ? [count(characters, "character"), " · "] : [];
   byId("facts").replaceChildren(...facts, "ranked by ", make("code", {}, told.method), ...taken);
-  byId("ranking").querySelector("p").replaceChildren(`Version ${told.version}.`, ...(told.because ? [" Chosen because ", ...coded(told.because), "."] : []));
-  const nothing = make("li", { class: "panel" }, told.nothing || "No passage.", " Use other words, or search more documents.");
+  byId("ranking").querySelector("p").replaceChildren(`Version ${told.version}.`, ...(told.method_reason ? [" Chosen because ", ...coded(told.method_reason), "."] : []));
+  const nothing = make("li", { class: "panel" }, told.empty_reason || "No passage.", " Use other words, or search more documents.");
   const best = Math.max(...told.passages.map(passage => passage.score));
   const similar = Math.max(LEAST, Math.max(...told.passages.flatMap(p => (p.sentences ?? []).map(s => s.similarity))) - NEAR);
   byId("passages").replaceChildren(...(told.passages.length ? told.passages.map((p, i) => item(p, i + 1, best, similar)) : [nothing]));
@@ -358,8 +358,8 @@ async function passagesFor(body, signal) {
 
 // The page of a passage's document, with the sentences that are marked if it is known where they stand.
 function placeOf(passage, sentences = []) {
-  const state = new URLSearchParams({ corpus: passage.corpus, id: passage.doc });
-  for (const span of passage.spans.slice(0, 50)) if (span.corpus === passage.corpus && span.doc === passage.doc) state.append("span", `${span.start}-${span.end}`);
+  const state = new URLSearchParams({ corpus: passage.corpus, id: passage.document });
+  for (const span of passage.spans.slice(0, 50)) if (span.corpus === passage.corpus && span.document === passage.document) state.append("span", `${span.start}-${span.end}`);
   if (passage.spans.length === 1)
     for (const { start, end } of sentences.slice(0, 20)) state.append("mark", `${passage.spans[0].start + start}-${passage.spans[0].start + end}`);
   if (location.search) state.set("from", location.search.slice(1));
@@ -367,7 +367,7 @@ function placeOf(passage, sentences = []) {
 }
 
 function item(passage, rank, best, similar) {
-  const { title, corpus, doc, page, headings, source, level, why } = passage, score = Number(passage.score.toPrecision(3));
+  const { title, corpus, document: doc, page, headings, source, level, explanation: why } = passage, score = Number(passage.score.toPrecision(3));
   const bar = make("span", { class: "bar", "aria-hidden": "true" });
   bar.style.setProperty("--share", best > 0 ? Math.max(0, score / best) : 0);
   const place = make("p", { class: "place" }, make("span", {}, `${corpus} / ${doc}`));
@@ -545,9 +545,9 @@ function withhold({ failure, likeliest, probability }) {
 }
 
 // The sentence in which an answer stands, with its words marked, as a link to its place.
-function sentenceOf({ sentence, corpus, doc, start, end, answer_start, answer_end }) {
+function sentenceOf({ sentence, corpus, document, start, end, answer_start, answer_end }) {
   const [low, high] = units(sentence, [answer_start - start, answer_end - start]);
-  const href = placeOf({ corpus, doc, spans: [{ corpus, doc, start, end }] });
+  const href = placeOf({ corpus, document, spans: [{ corpus, document, start, end }] });
   return make("a", { href, class: "likeliest" }, ...typeset(sentence, 0, sentence.length, [[low, high, ""]]));
 }
 
@@ -555,7 +555,7 @@ function sentenceOf({ sentence, corpus, doc, start, end, answer_start, answer_en
 function linkAnswer() {
   const { answer, likeliest, sources, passages } = shown;
   if (sources === undefined) return;
-  const listed = source => passages.findIndex(p => source.spans.some(a => p.spans.some(b => a.corpus === b.corpus && a.doc === b.doc && a.start < b.end && b.start < a.end)));
+  const listed = source => passages.findIndex(p => source.spans.some(a => p.spans.some(b => a.corpus === b.corpus && a.document === b.document && a.start < b.end && b.start < a.end)));
   const target = number => {
     const at = listed(sources[number - 1]);
     return at < 0 ? { href: placeOf(sources[number - 1]) } : { href: `#passage-${at + 1}`, "data-passage": at + 1 };
@@ -572,13 +572,13 @@ function linkAnswer() {
   // Where it is known which passages an answer is from, it is based on these.
   const numbers = !answer ? [] : shown.cited.length ? shown.cited : sources.map((_, i) => i + 1);
   byId("sources").replaceChildren(...(numbers.length ? ["Based on"] : []), ...numbers.map(number =>
-    make("a", target(number), make("span", { class: "number" }, String(number)), sources[number - 1].title || sources[number - 1].doc)));
+    make("a", target(number), make("span", { class: "number" }, String(number)), sources[number - 1].title || sources[number - 1].document)));
   // Where the answer, or the sentence that most likely has it, stands in a passage word for word.
   const said = answer || (likeliest?.sentence ?? "");
   if (said.length < 8) return;
   passages.forEach((passage, i) => {
     const low = passage.text.indexOf(said), text = document.querySelector(`#passage-${i + 1} .text`);
-    if (low < 0 || !text || (!answer && passage.doc !== likeliest.doc)) return;
+    if (low < 0 || !text || (!answer && passage.document !== likeliest.document)) return;
     const high = low + said.length;
     text.replaceChildren(...typeset(passage.text, 0, passage.text.length, under(passage.ranges, [[low, high, "answer"]])));
     if (text.classList.contains("long")) scrollToMark(text);

@@ -35,11 +35,11 @@ def test_the_nearest_exported_chunk_is_the_one_that_the_project_finds(sample_pro
     (asked,) = Tools(sample_project.settings).encoder.encode_questions([question]).astype(np.float32)
     best = rows.iloc[int(np.argmax(stored @ asked))]
     with mog_assets.open(sample_project.config) as project:
-        passage = project.retrieve(question, method=f"dense-{level}", k=1).passages[0]
+        passage = project.search(question, method=f"dense-{level}", k=1).passages[0]
         whole = {
             (row.corpus, row.document): project.document(row.corpus, row.document).text for row in rows.itertuples()
         }
-    assert (best["corpus"], best["document"], best["start"]) == (passage.corpus, passage.doc, passage.start)
+    assert (best["corpus"], best["document"], best["start"]) == (passage.corpus, passage.document, passage.start)
     assert all(row.text == whole[row.corpus, row.document][row.start : row.end] for row in rows.itertuples())
 
 

@@ -15,7 +15,7 @@ def served(sample_project, tmp_path_factory):
 
 
 def test_use_is_noted_only_where_it_is_switched_on(served, sample_project):
-    place = {"corpus": "garden", "doc": "garlic", "start": 0, "end": 20}
+    place = {"corpus": "garden", "document": "garlic", "start": 0, "end": 20}
     status, _, problem = served.call("/v1/used", {"question": QUESTION, "passage": place})
     assert status == 400 and "`use: {log: true}`" in problem["detail"]
     assert served.call("/v1/used/x", method="DELETE")[0] == 404

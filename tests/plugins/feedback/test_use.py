@@ -354,7 +354,7 @@ def until(true, seconds=30):
 
 def test_nothing_is_written_unless_it_is_switched_on(copied_project):
     with mog_assets.open(copied_project.config) as project:
-        found = project.retrieve(QUESTION, k=1)
+        found = project.search(QUESTION, k=1)
         project.ask(QUESTION)
         with pytest.raises(ConfigError, match=r"use: \{log: true\}"):
             project.used(QUESTION, found.passages[0])
@@ -366,9 +366,9 @@ def test_nothing_is_written_unless_it_is_switched_on(copied_project):
 def test_what_is_asked_and_used_is_noted(noted):
     config, log = noted
     with mog_assets.open(config) as project:
-        found = project.retrieve(QUESTION, k=2)
+        found = project.search(QUESTION, k=2)
         project.ask("Why is the sky blue?")
-        project.retrieve_many(["When are beans sown?", " When  are beans sown? "], k=1)
+        project.search_many(["When are beans sown?", " When  are beans sown? "], k=1)
         first = project.used(QUESTION, found.passages[0], method=found.method)
         assert set(evidence(log)) == {QUESTION, "Why is the sky blue?", "When are beans sown?"}
         (one,) = evidence(log)[QUESTION]
@@ -380,7 +380,7 @@ def test_what_is_asked_and_used_is_noted(noted):
         with pytest.raises(NotFound):
             project.withdraw(first)
         with pytest.raises(ConfigError):
-            project.retrieve(" ")
+            project.search(" ")
     assert len(evidence(log)) == 3
 
 
@@ -389,7 +389,7 @@ def test_a_passage_must_stand_in_its_document(noted):
 
     config, log = noted
     with mog_assets.open(config) as project:
-        (passage,) = project.retrieve(QUESTION, k=1).passages
+        (passage,) = project.search(QUESTION, k=1).passages
         size = len(project.document("garden", "garlic").text)
         for start, end in ((0, 0), (5, 4), (-1, 5), (0, size + 1), (0, 10**30), (True, 5), ("0", 5), (0.0, 5)):
             with pytest.raises(ConfigError, match="passage: expected"):
@@ -419,13 +419,13 @@ def test_a_locked_log_fails_no_search_and_is_told_once(noted, caplog):
         holder = sqlite3.connect(log)
         holder.execute("BEGIN EXCLUSIVE")
         for _ in range(3):
-            assert project.retrieve(SECRET, k=1).passages
+            assert project.search(SECRET, k=1).passages
         assert project.unnoted == 3
         (warned,) = [r.getMessage() for r in caplog.records if "not noted" in r.getMessage()]
         assert "locked" in warned and "Philippa" not in warned
         holder.rollback()
         holder.close()
-        project.retrieve(SECRET, k=1)
+        project.search(SECRET, k=1)
         assert project.unnoted == 3
     assert list(evidence(log)) == ["Before?", SECRET]
 
@@ -434,7 +434,7 @@ def test_a_full_disk_fails_no_search(noted):
     config, log = noted
     limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); "
     limited += "from mog_assets.cli import main; main(sys.argv[1:])"
-    words = ["retrieve", QUESTION, "--k", "1", "--config", str(config)]
+    words = ["search", QUESTION, "--k", "1", "--config", str(config)]
     done = subprocess.run(
         [sys.executable, "-c", limited, *words], env=environment(), capture_output=True, text=True, timeout=120
     )
@@ -446,10 +446,10 @@ def test_a_full_disk_fails_no_search(noted):
 def test_a_log_that_somebody_deletes_begins_anew(noted):
     config, log = noted
     with mog_assets.open(config) as project:
-        project.retrieve(SECRET, k=1)
+        project.search(SECRET, k=1)
         for path in log.parent.iterdir():
             path.unlink()
-        project.retrieve(QUESTION, k=1)
+        project.search(QUESTION, k=1)
     assert list(evidence(log)) == [QUESTION]
 
 
@@ -457,7 +457,7 @@ def test_many_threads_note_all_that_they_ask(noted):
     config, log = noted
     with mog_assets.open(config) as project:
         threads = [
-            threading.Thread(target=project.retrieve, args=(f"{row} {QUESTION}",), kwargs={"k": 1}) for row in range(20)
+            threading.Thread(target=project.search, args=(f"{row} {QUESTION}",), kwargs={"k": 1}) for row in range(20)
         ]
         for thread in threads:
             thread.start()
@@ -473,7 +473,7 @@ def test_opening_deletes_what_is_old_also_after_it_was_switched_off(copied_proje
     grow_old(log, 91)
     asked(log, QUESTION)
     with mog_assets.open(copied_project.config) as project:
-        project.retrieve("When are beans sown?")
+        project.search("When are beans sown?")
     assert list(evidence(log)) == [QUESTION] and b"Philippa" not in held(log)
 
 
@@ -553,7 +553,7 @@ def place(passage):
 
 def test_a_page_notes_and_takes_back(served, noted):
     _, log = noted
-    _, _, told = served.call("/v1/retrieve", {"question": QUESTION, "k": 1})
+    _, _, told = served.call("/v1/search", {"question": QUESTION, "k": 1})
     body = {"question": QUESTION, **place(told["passages"][0]), "method": told["method"]}
     status, _, first = served.call("/v1/used", body)
     assert status == 201 and served.call("/v1/used", body)[2]["id"] != first["id"]
@@ -571,11 +571,11 @@ def test_other_shapes_are_noted_as_questions(served, noted):
     assert served.call("/retrieval", dify)[0] == 200
     assert served.call("/v1/vector_stores/all/search", {"query": ["OpenAI one?", "OpenAI two?"]})[0] == 200
     assert served.call("/v1/ask", {"question": "Streamed?", "stream": True})[0] == 200
-    assert served.call("/v1/retrieve", {"question": "Wrong?", "method": "nope"})[0] == 400
+    assert served.call("/v1/search", {"question": "Wrong?", "method": "nope"})[0] == 400
     assert set(evidence(log)) == {"Dify?", "OpenAI one?", "OpenAI two?", "Streamed?"}
 
 
-GARLIC = {"corpus": "garden", "doc": "garlic", "start": 0, "end": 20}
+GARLIC = {"corpus": "garden", "document": "garlic", "start": 0, "end": 20}
 
 
 @pytest.mark.parametrize(
@@ -591,12 +591,16 @@ GARLIC = {"corpus": "garden", "doc": "garlic", "start": 0, "end": 20}
         ({"question": QUESTION, "passage": {**GARLIC, "end": 19_999}}, 400, "expected a place within"),
         ({"question": QUESTION, "passage": GARLIC, "more": [GARLIC] * 201}, 422, "more"),
         ({"question": QUESTION, "passage": {**GARLIC, "corpus": "nowhere"}}, 404, "nowhere"),
-        ({"question": QUESTION, "passage": {**GARLIC, "doc": "../../etc/passwd"}}, 404, "etc/passwd"),
+        ({"question": QUESTION, "passage": {**GARLIC, "document": "../../etc/passwd"}}, 404, "etc/passwd"),
         ({"question": QUESTION, "passage": GARLIC, "text": "Garlic is blue."}, 400, "has changed"),
         ({"question": QUESTION, "passage": GARLIC, "method": "'; DROP TABLE entries"}, 400, "method"),
         ({"question": "  ", "passage": GARLIC}, 400, "white space"),
         ({"question": "x" * 501, "passage": GARLIC}, 422, "at most 500 characters"),
-        (b'{"question": "\\ud800", "passage": {"corpus": "garden", "doc": "garlic", "start": 0, "end": 9}}', 4, ""),
+        (
+            b'{"question": "\\ud800", "passage": {"corpus": "garden", "document": "garlic", "start": 0, "end": 9}}',
+            4,
+            "",
+        ),
         (b"[]", 422, ""),
     ],
 )
@@ -624,7 +628,7 @@ def test_metrics_count_what_could_not_be_noted(served, noted):
     asked(log, "Before?")
     holder = sqlite3.connect(log)
     holder.execute("BEGIN EXCLUSIVE")
-    assert served.call("/v1/retrieve", {"question": SECRET})[0] == 200
+    assert served.call("/v1/search", {"question": SECRET})[0] == 200
     text = served.call("/metrics")[2].decode()
     holder.close()
     assert "mog_use_log_failures_total 1.0" in text
@@ -635,7 +639,7 @@ def test_a_server_that_is_killed_loses_nothing_that_it_answered(on, noted, tmp_p
     _, log = noted
     started = Served(on, tmp_path)
     for row in range(5):
-        assert started.call("/v1/retrieve", {"question": f"{row} {QUESTION}", "k": 1})[0] == 200
+        assert started.call("/v1/search", {"question": f"{row} {QUESTION}", "k": 1})[0] == 200
     assert started.call("/v1/used", {"question": QUESTION, "passage": GARLIC})[0] == 201
     started.process.kill()
     started.end()
@@ -648,14 +652,14 @@ def test_two_servers_and_a_command_write_one_log(served, on, noted, tmp_path):
     other = Served(on, tmp_path)
     try:
         threads = [
-            threading.Thread(target=one.call, args=("/v1/retrieve", {"question": f"{name} {row}?", "k": 1}))
+            threading.Thread(target=one.call, args=("/v1/search", {"question": f"{name} {row}?", "k": 1}))
             for name, one in (("first", served), ("second", other))
             for row in range(15)
         ]
         for thread in threads:
             thread.start()
         done = subprocess.run(
-            command("retrieve", "third?", "--k", 1, "--config", on), env=environment(), capture_output=True, timeout=120
+            command("search", "third?", "--k", 1, "--config", on), env=environment(), capture_output=True, timeout=120
         )
         for thread in threads:
             thread.join()

@@ -49,7 +49,7 @@ def resolved(served, content, sources):
     for source in sources:
         pieces = []
         for span in source["spans"]:
-            whole = served.call(f"/v1/documents/{span['corpus']}/{span['doc']}")[2]["text"]
+            whole = served.call(f"/v1/documents/{span['corpus']}/{span['document']}")[2]["text"]
             pieces.append(whole[span["start"] : span["end"]])
         assert pieces and all(pieces) and re.sub(r"\s", "", "".join(pieces)) == re.sub(r"\s", "", source["text"])
         assert len(pieces) > 1 or pieces == [source["text"]]
@@ -92,7 +92,7 @@ def test_one_corpus_is_a_model_of_its_own(served):
         where = client.chat.completions.create(
             model="mog", messages=said(FIRST), extra_body={"where": {"title": "Leek"}}
         )
-        assert {source["doc"] for source in where.sources} == {"leek"}
+        assert {source["document"] for source in where.sources} == {"leek"}
 
 
 @pytest.mark.parametrize(
@@ -120,17 +120,17 @@ def test_what_cannot_be_done_is_told_in_the_shape_of_the_client(served, body, me
 
 
 def test_no_text_of_a_document_makes_a_chat_program_fetch_something():
-    spans = [{"corpus": "c", "doc": "d", "start": 0, "end": 90}]
+    spans = [{"corpus": "c", "document": "d", "start": 0, "end": 90}]
     image = "Wait ![x](http://evil.example/a.png) <img src=http://evil.example/b.png>."
     source = {
         "n": 1,
         "corpus": "c",
-        "doc": "d",
+        "document": "d",
         "title": "T ![x](http://evil.example) <b>",
         "url": "u",
         "spans": spans,
     }
-    place = {"corpus": "c", "doc": "d", "answer_start": 0, "answer_end": 9, "sentence": image}
+    place = {"corpus": "c", "document": "d", "answer_start": 0, "answer_end": 9, "sentence": image}
     for answer in (image, None):
         text = "".join(_written({"answer": answer, "cited": [1], "likeliest": place, "failure": ""}, [source]))
         assert r"Wait \![x](" in text and r"\<img" in text and "[1]" in text

@@ -59,7 +59,7 @@ def project(sample_project):
 
 @pytest.fixture(scope="module")
 def found(project):
-    return project.retrieve(QUESTION, k=3).passages
+    return project.search(QUESTION, k=3).passages
 
 
 # The suite has one asynchronous test and may not be changed.
@@ -88,7 +88,11 @@ def test_langchain_documents_say_where_they_are_from(project, found):
     assert [d.page_content for d in documents] == [p.text for p in found]
     assert [d.metadata["score"] for d in documents] == [p.score for p in found]
     first, passage = documents[0], found[0]
-    assert (first.metadata["corpus"], first.metadata["doc"], first.metadata["title"]) == ("garden", "garlic", "Garlic")
+    assert (first.metadata["corpus"], first.metadata["document"], first.metadata["title"]) == (
+        "garden",
+        "garlic",
+        "Garlic",
+    )
     assert first.metadata["spans"] == passage.to_json()["spans"]
     assert {"page", "headings", "source", "level", "metadata"} <= first.metadata.keys()
     assert first.id == identity(passage)
@@ -99,7 +103,7 @@ def test_langchain_options_for_one_call_replace_those_of_the_retriever(project):
     retriever = langchain.MogRetriever(config=project, k=3, where=IN_SKY, method="fixed-1")
     assert {d.metadata["corpus"] for d in retriever.invoke(QUESTION)} == {"sky"}
     (only,) = retriever.invoke(QUESTION, k=1, where={"corpus": "garden"})
-    assert only.metadata["doc"] == "garlic"
+    assert only.metadata["document"] == "garlic"
     assert [only] == asyncio.run(retriever.ainvoke(QUESTION, k=1, where={"corpus": "garden"}))
     with pytest.raises(ConfigError, match="k: expected an integer of at least 1"):
         retriever.invoke(QUESTION, k=0)
@@ -136,7 +140,7 @@ def test_llama_index_takes_the_options(project):
 
 def test_haystack_runs_in_a_pipeline_that_was_saved(sample_project, project):
     pipeline, where = Pipeline(), {"corpus": {"in": ["garden", "sky"]}}
-    (passage,) = project.retrieve(QUESTION, k=1, where=where).passages
+    (passage,) = project.search(QUESTION, k=1, where=where).passages
     retriever = haystack.MogRetriever(sample_project.config, k=2, where=where)
     pipeline.add_component("retriever", retriever)
     template = "{% for document in documents %}{{ document.content }}\n{% endfor %}"

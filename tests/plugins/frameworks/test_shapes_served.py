@@ -67,7 +67,7 @@ def test_the_page_of_the_routes_lists_them(served):
 def test_the_page_of_the_routes_needs_no_other_host(served):
     status, headers, data = served.call("/docs")
     text = data.decode()
-    for path in ("/v1/retrieve", "/v1/ask", "/metrics"):
+    for path in ("/v1/search", "/v1/ask", "/metrics"):
         assert f"<code>{path}</code>" in text
     assert "<script" not in text and "http://" not in text and "https://" not in text
     assert headers["content-security-policy"].startswith("default-src 'none'")

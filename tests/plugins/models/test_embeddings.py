@@ -336,7 +336,7 @@ def test_a_text_without_a_vector_is_counted_named_and_found_by_its_words_and_an_
         return done.stdout
 
     def documents(method, question):
-        return [row["doc"] for row in json.loads(mog("retrieve", question, "--method", method, "--json"))]
+        return [row["document"] for row in json.loads(mog("search", question, "--method", method, "--json"))]
 
     def built(home):
         encoder = {"model": "m-1", "endpoint": {"url": server.url}}

@@ -74,7 +74,7 @@ def test_a_project_is_built_and_searched_with_a_served_model_and_another_model_r
     with EmbeddingServer("cohere") as server:
         configure("m-1")
         mog("run")
-        passages = json.loads(mog("retrieve", "How deep are garlic cloves?", "--method", "dense-1", "--json"))
+        passages = json.loads(mog("search", "How deep are garlic cloves?", "--method", "dense-1", "--json"))
         assert "garlic" in json.dumps(passages[0])
         assert [b["texts"] for b in server.bodies if b["input_type"] == "search_query"][-1] == [
             "How deep are garlic cloves?"

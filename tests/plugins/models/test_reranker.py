@@ -257,10 +257,10 @@ def test_a_reranker_of_another_package_reads_the_best_pieces_and_is_explained(tm
         return done.stdout
 
     def explained(method):
-        asked = mog("retrieve", "Where does the heron nest?", "--method", method, "--explain", "--json")
+        asked = mog("search", "Where does the heron nest?", "--method", method, "--explain", "--json")
         passages = json.loads(asked)
-        assert passages[0]["doc"] == "heron.txt"
-        return any("it has its words" in passage["why"] for passage in passages)
+        assert passages[0]["document"] == "heron.txt"
+        return any("it has its words" in passage["explanation"] for passage in passages)
 
     mog("run")
     # It costs time, or money.
@@ -302,10 +302,10 @@ def test_a_project_ranks_explains_and_says_what_read_with_the_question(tmp_path)
         assert "reranked" in mog("scores", "--all")
         server.bodies.clear()
         # Two questions cannot show that it is better.
-        assert json.loads(mog("retrieve", "how deep is garlic planted", "--json")) and not server.bodies
+        assert json.loads(mog("search", "how deep is garlic planted", "--json")) and not server.bodies
         assert "it asks no reranker" in (tmp_path / "home/store/method").rglob("method*.json").__next__().read_text()
-        shown = mog("retrieve", "how deep is garlic planted", "--method", "reranked", "--explain")
+        shown = mog("search", "how deep is garlic planted", "--method", "reranked", "--explain")
         assert server.bodies and all("garlic" in body["query"] for body in server.bodies)
         assert "read together with the question" in shown
-        passages = json.loads(mog("retrieve", "how deep is garlic planted", "--method", "reranked", "--json"))
+        passages = json.loads(mog("search", "how deep is garlic planted", "--method", "reranked", "--json"))
         assert "/b" in json.dumps(passages[0]) or '"b' in json.dumps(passages[0])

@@ -31,15 +31,15 @@ def test_everybody_sees_their_own(tmp_path, make_project, materialise_project, w
     assert not materialise_project(made.settings).failures
     with mog_assets.open(made.settings, refresh=None) as opened:
         with pytest.raises(NotAllowed, match="as_principal"):
-            opened.retrieve("hens")
+            opened.search("hens")
         for name, groups, corpora in (("ann", [], {"open"}), ("ann", ["staff"], {"open", "closed"})):
             seen = opened.as_principal(name, groups)
-            assert {passage.corpus for passage in seen.retrieve("Who lays eggs?", k=9).passages} == corpora
+            assert {passage.corpus for passage in seen.search("Who lays eggs?", k=9).passages} == corpora
             assert set(seen.names) == corpora
         client = TestClient(http.app(opened, ServerOptions()), "http://localhost")
-        assert client.post("/v1/retrieve", json={"question": "hens"}).status_code == 401
+        assert client.post("/v1/search", json={"question": "hens"}).status_code == 401
         client.headers["Authorization"] = f"Bearer {KEY}"
-        answer = client.post("/v1/retrieve", json={"question": "hens", "k": 9}).json()
+        answer = client.post("/v1/search", json={"question": "hens", "k": 9}).json()
         assert {passage["corpus"] for passage in answer["passages"]} == {"open"}
     monkeypatch.chdir(tmp_path)
     printed = json.loads(CliRunner().invoke(main, ["permissions", "--json"]).output)

@@ -229,8 +229,8 @@ def test_documents_are_pushed_by_command_and_by_http_and_searched_after_the_next
         while served.call("/v1/documents/notes/owls")[0] != 200:
             assert time.monotonic() < end, "new artefacts are not taken over"
             time.sleep(0.2)
-        told = served.call("/v1/retrieve", {"question": "What do owls hunt?", "where": {"seen": 2026}})[2]
-        assert [passage["doc"] for passage in told["passages"]] == ["owls"]
+        told = served.call("/v1/search", {"question": "What do owls hunt?", "where": {"seen": 2026}})[2]
+        assert [passage["document"] for passage in told["passages"]] == ["owls"]
         assert served.call("/v1/documents/notes/3")[0] == 404
         assert len(served.call("/v1/documents/notes/long")[2]["text"]) > 100_000
     finally:

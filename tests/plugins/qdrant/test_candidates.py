@@ -243,11 +243,9 @@ def test_answers_are_those_of_the_files(sample_project, tmp_path, monkeypatch):
         run_alone(config.load(folder / "mog.yaml"), select=["neighbours", *more])
         with mog_assets.open(folder / "mog.yaml") as project:
             wheres = ({}, {"corpus": "garden"}, {"id": {"starts": "t"}})
-            found = [
-                project.retrieve(q, method="fused", where=where or None) for q in QUESTIONS[:3] for where in wheres
-            ]
-            answers.append([[(p.corpus, p.doc, p.start, p.end, p.score) for p in one.passages] for one in found])
-            assert any(p.doc for one in found for p in one.passages)
+            found = [project.search(q, method="fused", where=where or None) for q in QUESTIONS[:3] for where in wheres]
+            answers.append([[(p.corpus, p.document, p.start, p.end, p.score) for p in one.passages] for one in found])
+            assert any(p.document for one in found for p in one.passages)
     # Two of each question, and of the one that opens what the first needs.
     assert answers[0] == answers[1] and len(searches) == 20
     # A run that replaces points, and one that has removed them.
@@ -255,8 +253,8 @@ def test_answers_are_those_of_the_files(sample_project, tmp_path, monkeypatch):
     collections, size = collections_of(Tools(settings)), 384
     with mog_assets.open(settings) as project:
         with collections.open(name_of("garden"), size):
-            assert project.retrieve(QUESTIONS[0], method="fused").passages
+            assert project.search(QUESTIONS[0], method="fused").passages
         collections.drop(name_of("garden"))
-        found = project.retrieve(QUESTIONS[0], method="fused").passages
-        assert [(p.corpus, p.doc, p.start, p.end, p.score) for p in found] == answers[0][0]
+        found = project.search(QUESTIONS[0], method="fused").passages
+        assert [(p.corpus, p.document, p.start, p.end, p.score) for p in found] == answers[0][0]
         assert collections.count(name_of("garden")) == 0

@@ -62,7 +62,7 @@ def test_a_question_over_http_is_one_trace_from_the_caller_to_the_model(asked_by
         assert (status, answer["answer"], answer["failure"]) == (200, "fifteen years", "")
         assert headers["X-Request-Id"] == "asked-1"
         # An error may quote what was sent.
-        assert served.call("/v1/retrieve", {"question": QUESTION, "where": {"Brussels": 1}})[0] == 400
+        assert served.call("/v1/search", {"question": QUESTION, "where": {"Brussels": 1}})[0] == 400
         until(lambda: any("error.type" in span.attributes for span in collector.spans))
         until(lambda: any(span.name == "POST /v1/ask" for span in collector.spans))
     finally:
@@ -127,11 +127,11 @@ def test_agents_and_commands_name_their_trace(sample_project, collector, tmp_pat
     (retrieve,) = (span for span in collector.spans if span.name == "retrieve")
     assert retrieve.trace == TRACE and collector.path(retrieve)[-2:] == ["tools/call search", "retrieve"]
     collector.spans.clear()
-    words = [*command("retrieve"), QUESTION, "--config", sample_project.config]
+    words = [*command("search"), QUESTION, "--config", sample_project.config]
     subprocess.run(words, env=environment(TRACEPARENT=PARENT), check=True, capture_output=True)
-    (root,) = (span for span in collector.spans if span.name == "mog retrieve")
+    (root,) = (span for span in collector.spans if span.name == "mog search")
     assert (root.trace, root.parent) == (TRACE, CALLER)
-    assert any(collector.path(span)[:3] == ["mog retrieve", "retrieve", "rank"] for span in collector.spans)
+    assert any(collector.path(span)[:3] == ["mog search", "retrieve", "rank"] for span in collector.spans)
 
 
 def test_each_asset_of_a_run_is_a_span_of_it(sample_project, collector, tmp_path):
@@ -150,7 +150,7 @@ def test_each_asset_of_a_run_is_a_span_of_it(sample_project, collector, tmp_path
 
 
 def test_a_trace_can_be_read_on_the_terminal(sample_project):
-    words = [*command("retrieve"), QUESTION, "--k", "1", "--config", sample_project.config]
+    words = [*command("search"), QUESTION, "--k", "1", "--config", sample_project.config]
     done = subprocess.run(
         words, env=environment(OTEL_TRACES_EXPORTER="console"), check=True, capture_output=True, text=True
     )
@@ -188,7 +188,7 @@ import sys
 import mog_assets
 from mog_assets.resources import tracing
 with mog_assets.open(sys.argv[1]) as project:
-    assert project.retrieve("How deep should garlic cloves be planted?", k=1).passages
+    assert project.search("How deep should garlic cloves be planted?", k=1).passages
 assert tracing.span("encode", texts=1) is tracing.span("rank")
 assert tracing.headers() == {} and tracing.ids() == {} and tracing.carried(print) is print
 print([name for name in sys.modules if name.startswith("opentelemetry")])
@@ -221,7 +221,7 @@ provider.add_span_processor(SimpleSpanProcessor(kept))
 trace.set_tracer_provider(provider)
 import mog_assets
 with mog_assets.open(sys.argv[1]) as project, trace.get_tracer("theirs").start_as_current_span("theirs"):
-    project.retrieve("How deep should garlic cloves be planted?", k=1)
+    project.search("How deep should garlic cloves be planted?", k=1)
 print(" ".join(span.name for span in kept.get_finished_spans()))
 """
     done = subprocess.run(

@@ -27,7 +27,7 @@ def test_plan_says_what_a_run_would_build_and_why_and_builds_nothing(project, wr
         r"About \d+ pieces of text are encoded for the first time: about \S+ s, at the [\d,]+ a sec", shown
     )
     # A run says where the report is, and what it did not build is not advised.
-    assert "mog retrieve" not in called("run", "--config", project.config, "--select", "documents").stdout
+    assert "mog search" not in called("run", "--config", project.config, "--select", "documents").stdout
     assert called("run", "--config", project.config).exit_code == 0
     assert "nothing" in called("plan", "--config", project.config).stdout
     write_documents(project.folder / "notes.jsonl", [("b", "Rye bread keeps for a week.")])

@@ -75,14 +75,14 @@ def test_doctor_says_which_parts_do_not_know_the_languages_of_the_documents(proj
 )
 @pytest.mark.parametrize("method", ["fused", "fixed-1"])
 def test_a_question_finds_a_document_of_its_own_language(opened, question, doc, method):
-    assert opened.retrieve(question, method=method).passages[0].doc == doc
+    assert opened.search(question, method=method).passages[0].document == doc
 
 
 def test_a_misspelt_question_finds_what_it_means_and_says_so(project, opened):
-    result = opened.retrieve("datbase is locekd", method="fused")
-    assert result.passages[0].doc == "database.txt"
-    assert result.taken == {"datbase": "database", "locekd": "locked"}
-    command = CliRunner().invoke(main, ["retrieve", "datbase is locekd", "--config", str(project.config)])
+    result = opened.search("datbase is locekd", method="fused")
+    assert result.passages[0].document == "database.txt"
+    assert result.corrections == {"datbase": "database", "locekd": "locked"}
+    command = CliRunner().invoke(main, ["search", "datbase is locekd", "--config", str(project.config)])
     assert "no document has “datbase”: searched for “database”" in command.stderr
 
 
@@ -109,12 +109,12 @@ def test_what_the_encoder_knows_is_decided_by_the_language_of_each_question(proj
 
 @pytest.mark.parametrize("typed", ["rebase.autoStash", "rebase.autostash()"])
 def test_a_name_in_code_finds_its_definition_before_lists_and_mentions(opened, typed):
-    assert [passage.doc for passage in opened.retrieve(typed, method="fused").passages][:1] == ["config.txt"]
+    assert [passage.document for passage in opened.search(typed, method="fused").passages][:1] == ["config.txt"]
 
 
 def test_one_option_finds_the_piece_that_has_it(opened):
-    result = opened.retrieve("--rebase-merges", method="fused", explain=True)
-    assert result.passages[0].doc == "git.txt" and "as it is typed" in result.passages[0].why
+    result = opened.search("--rebase-merges", method="fused", explain=True)
+    assert result.passages[0].document == "git.txt" and "as it is typed" in result.passages[0].explanation
 
 
 @pytest.mark.parametrize(
@@ -133,14 +133,14 @@ def test_one_option_finds_the_piece_that_has_it(opened):
     ],
 )
 def test_what_is_quoted_stands_in_every_document_that_is_found(opened, question, docs):
-    result = opened.retrieve(question, method="fused")
-    assert {passage.doc for passage in result.passages} == docs
-    assert docs or "as it stands" in result.nothing
+    result = opened.search(question, method="fused")
+    assert {passage.document for passage in result.passages} == docs
+    assert docs or "as it stands" in result.empty_reason
 
 
 def test_many_questions_are_each_asked_of_what_they_quote(opened):
-    results = opened.retrieve_many(['"two branches"', "heron"], method="fused")
-    assert [result.passages[0].doc for result in results] == ["merges.txt", "heron.txt"]
+    results = opened.search_many(['"two branches"', "heron"], method="fused")
+    assert [result.passages[0].document for result in results] == ["merges.txt", "heron.txt"]
     assert len(results[1].passages) > 1
 
 
@@ -148,7 +148,7 @@ def test_the_reader_shows_words_of_english_texts_alone(opened):
     english = opened.ask("When was the castle built?")
     assert english.answer == "1320" or english.likeliest is not None
     german = opened.ask("Wann wurde die Wasserburg erbaut?")
-    assert german.passages[0].doc == "burg.txt" and german.answer is None and german.likeliest is None
+    assert german.passages[0].document == "burg.txt" and german.answer is None and german.likeliest is None
 
 
 def test_another_language_analyses_documents_anew_and_splits_and_encodes_nothing(project, materialise_project):

@@ -324,13 +324,13 @@ EVERYWHERE = ["garden", "workshop", "sky"]
 )
 def test_passages_are_exact_slices_of_their_documents(sample_project, method):
     tools = Tools(sample_project.settings)
-    found = serving.open(sample_project.settings, EVERYWHERE, keep=False).retrieve(QUESTION, method=method, k=4)
+    found = serving.open(sample_project.settings, EVERYWHERE, keep=False).search(QUESTION, method=method, k=4)
     assert 0 < len(found.passages) <= 4
     for passage in found.passages:
         documents = tools.store.read("documents", passage.corpus)
         tables = [pq.read_table(documents.path(n), columns=["id", "text"]) for n in documents.names("bucket")]
         texts = {row["id"]: row["text"] for table in tables for row in table.to_pylist()}
-        assert passage.text == texts[passage.doc][passage.start : passage.end] != ""
+        assert passage.text == texts[passage.document][passage.start : passage.end] != ""
     scores = [passage.score for passage in found.passages]
     assert scores == sorted(scores, reverse=True)
     assert (found.weights is None) == ("mog-paper" not in method)
@@ -340,21 +340,21 @@ def test_passages_are_exact_slices_of_their_documents(sample_project, method):
 @pytest.mark.parametrize(("name", "same"), [("medrag", "fixed-2"), ("dense-2", "dense:fixed-2")])
 def test_both_names_of_a_method_rank_the_same_passages(sample_project, name, same):
     opened = serving.open(sample_project.settings, EVERYWHERE, keep=False)
-    found, expected = (opened.retrieve(QUESTION, method=method, k=5) for method in (name, same))
+    found, expected = (opened.search(QUESTION, method=method, k=5) for method in (name, same))
     assert found.passages == expected.passages and len(found.passages) == 5
     assert {passage.level for passage in found.passages} == {2}
 
 
 def test_only_the_corpora_that_are_asked_for_are_searched(sample_project):
     for method in ("fixed-2", "dense-2", "hybrid:fixed-2"):
-        found = serving.open(sample_project.settings, ["sky"], keep=False).retrieve(QUESTION, method=method, k=5)
+        found = serving.open(sample_project.settings, ["sky"], keep=False).search(QUESTION, method=method, k=5)
         assert {passage.corpus for passage in found.passages} == {"sky"}
 
 
 @pytest.mark.whole
 def test_oracle_needs_gold_evidence(sample_project):
     with pytest.raises(ConfigError, match="without gold evidence"):
-        serving.open(sample_project.settings, EVERYWHERE, keep=False).retrieve(QUESTION, method="oracle-paper", k=2)
+        serving.open(sample_project.settings, EVERYWHERE, keep=False).search(QUESTION, method="oracle-paper", k=2)
 
 
 # Verify

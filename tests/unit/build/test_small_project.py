@@ -119,7 +119,7 @@ def test_words_are_searched_while_a_run_makes_the_first_vectors(tmp_path):
     values = {"home": "home", "corpora": {"roots": {"path": "roots"}, "fruit": {"path": "fruit"}}, "methods": ["fused"]}
     file = tmp_path / "mog.yaml"
     file.write_text(yaml.safe_dump(values), encoding="utf-8")
-    search = ["retrieve", "When is garlic planted?", "--config", str(file)]
+    search = ["search", "When is garlic planted?", "--config", str(file)]
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command("run", "--config", file), env=environment(), **pipes) as run:
         said = next(line for line in run.stderr if line.startswith("Words can be searched from now on"))
@@ -177,7 +177,7 @@ def test_a_server_waits_for_the_first_run_then_answers_by_words_then_as_usual(tm
 
 def asked(url):
     body = json.dumps({"question": "When is garlic planted?"}).encode()
-    request = urllib.request.Request(f"{url}/v1/retrieve", body, {"Content-Type": "application/json"})
+    request = urllib.request.Request(f"{url}/v1/search", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as response:
         found = json.load(response)
     assert "planted in October" in found["passages"][0]["text"]
@@ -270,7 +270,7 @@ def test_what_people_ask_is_kept_in_the_log_alone_and_nowhere_after_it_is_forgot
     home, file = first_run.home, first_run.file
     before = cached(home)
     with mog_assets.open(file) as project:
-        project.retrieve(QUESTION)
+        project.search(QUESTION)
         answer = project.ask(QUESTION, options=OPTIONS)
         project.sentences(QUESTION, answer.passages[0])
         project.used(QUESTION, answer.passages[0])
@@ -283,7 +283,7 @@ def test_what_people_ask_is_kept_in_the_log_alone_and_nowhere_after_it_is_forgot
         monkeypatch.setenv("OPENAI_API_KEY", "loopback")
         served = Served(openai, tmp_path)
         try:
-            assert served.call("/v1/retrieve", {"question": QUESTION})[0] == 200
+            assert served.call("/v1/search", {"question": QUESTION})[0] == 200
             assert served.call("/v1/ask", {"question": QUESTION, "options": OPTIONS})[0] == 200
         finally:
             served.end()

@@ -380,7 +380,7 @@ def test_controls_are_compared_whatever_methods_are_named(few, named):
 @pytest.mark.parametrize("control", controls())
 def test_no_control_answers_what_people_ask(few, control):
     with pytest.raises(ConfigError, match=f"method: expected a method that searches .* got '{control}'"):
-        serving.open(few, ["c"], keep=False).retrieve("Where do otters sleep?", method=control, k=2)
+        serving.open(few, ["c"], keep=False).search("Where do otters sleep?", method=control, k=2)
 
 
 def sample_corpora(project, **changes):

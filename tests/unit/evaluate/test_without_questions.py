@@ -33,19 +33,19 @@ def test_a_run_ends_well_and_says_how_to_ask(plain):
     assert plain.result.exit_code == 0, plain.result.output
     last = plain.result.stdout.strip().splitlines()[-1]
     assert "no question set has a test split" in last
-    assert "mog retrieve" in last and "mog ask" in last
+    assert "mog search" in last and "mog ask" in last
 
 
 def test_retrieve_needs_no_method(plain):
-    result = called("retrieve", QUESTION, "--k", 1, "--json", "--config", plain.config)
+    result = called("search", QUESTION, "--k", 1, "--json", "--config", plain.config)
     assert result.exit_code == 0, result.stderr
-    assert [passage["doc"] for passage in json.loads(result.stdout)] == ["a"]
+    assert [passage["document"] for passage in json.loads(result.stdout)] == ["a"]
     assert result.stderr.strip() == "ranked by fused"
 
 
 def test_a_process_of_its_own_says_nothing_but_the_method(plain):
     # What a library warns of is said once in a process, so this one may not have been the first.
-    command = [sys.executable, "-m", "mog_assets.cli", "retrieve", QUESTION, "--json", "--config", str(plain.config)]
+    command = [sys.executable, "-m", "mog_assets.cli", "search", QUESTION, "--json", "--config", str(plain.config)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0 and json.loads(result.stdout)
     assert result.stderr == "ranked by fused\n"
@@ -59,7 +59,7 @@ def test_ask_needs_no_method(plain):
 
 @pytest.mark.parametrize("method", ["mog", "mix", "mog-paper", "hybrid:mog-paper", "mog-paper+topics"])
 def test_a_method_that_needs_training_names_the_remedy(plain, method):
-    result = called("retrieve", QUESTION, "--method", method, "--config", plain.config)
+    result = called("search", QUESTION, "--method", method, "--config", plain.config)
     assert result.exit_code == 2
     said = one_line(result.stderr)
     assert f"method: '{method}' needs training" in said
@@ -67,7 +67,7 @@ def test_a_method_that_needs_training_names_the_remedy(plain, method):
 
 
 def test_a_method_of_the_graph_that_needs_a_router_names_the_one_of_the_graph_that_does_not(plain):
-    result = called("retrieve", QUESTION, "--method", "mogg-paper", "--config", plain.config)
+    result = called("search", QUESTION, "--method", "mogg-paper", "--config", plain.config)
     assert result.exit_code == 2 and "use 'mogg-uniform'" in one_line(result.stderr)
 
 
@@ -100,7 +100,7 @@ def test_a_project_that_chose_no_method_yet_says_to_run(plain, make_project, tmp
     project = make_project(tmp_path, values)
     result = called("run", "--select", "+bm25/level_1", "--config", project.config)
     assert result.exit_code == 0, result.output
-    result = called("retrieve", QUESTION, "--config", project.config)
+    result = called("search", QUESTION, "--config", project.config)
     assert result.exit_code == 1
     assert "has not been materialised: run `mog run`" in one_line(result.stderr)
 
@@ -127,10 +127,10 @@ def test_why_nothing_was_found_is_true_of_the_retriever(method, weights, said):
 
 
 def test_words_that_are_in_no_document_are_said_to_be(plain):
-    result = called("retrieve", "zzz", "--method", "fixed-1", "--config", plain.config)
+    result = called("search", "zzz", "--method", "fixed-1", "--config", plain.config)
     assert result.exit_code == 0 and "No passage has a word in common" in result.stdout
     # Vectors are compared whatever the words are.
-    result = called("retrieve", "zzz", "--config", plain.config)
+    result = called("search", "zzz", "--config", plain.config)
     assert result.exit_code == 0 and "notes/" in result.stdout
 
 

@@ -108,6 +108,6 @@ def test_a_chinese_question_finds_its_passage(tmp_path, materialise_project, mak
     project = make_project(tmp_path, {"corpora": {"notes": {"path": "docs"}}, "methods": ["fixed-1"], "levels": 1})
     assert materialise_project(project.settings).failures == []
     with mog_assets.open(project.config, refresh=None) as opened:
-        passages = opened.retrieve("茶叶是什么时候采摘的?", method="fixed-1").passages
-        assert passages[0].doc == "tea.txt"
-        assert [p.doc for p in opened.retrieve("石桥有多长?", method="fixed-1").passages] == ["bridge.txt"]
+        passages = opened.search("茶叶是什么时候采摘的?", method="fixed-1").passages
+        assert passages[0].document == "tea.txt"
+        assert [p.document for p in opened.search("石桥有多长?", method="fixed-1").passages] == ["bridge.txt"]

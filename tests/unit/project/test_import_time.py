@@ -60,7 +60,7 @@ def heavy(modules):
 def test_a_search_imports_what_its_method_needs_alone(sample_project, method, needed, not_needed):
     # A question that was not asked before, so that it is encoded.
     question = f"How is what {method} looks for found?"
-    modules = imported("retrieve", question, "--method", method, "--config", sample_project.config)
+    modules = imported("search", question, "--method", method, "--config", sample_project.config)
     assert needed <= modules
     assert not heavy(modules) and not not_needed & modules
 

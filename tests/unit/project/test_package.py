@@ -126,7 +126,7 @@ def run(folder, command, **more):
 @pytest.mark.full
 @pytest.mark.parametrize("method", ["fixed-2", "dense-2", "fused"])
 def test_with_an_endpoint_alone_questions_get_the_passages_that_they_get_with_all(core, built, method):
-    words = ["retrieve", "How far away is the moon?", "--method", method, "--json"]
+    words = ["search", "How far away is the moon?", "--method", method, "--json"]
     here = run(built, [core / "bin" / "mog", *words])
     there = run(built, [sys.executable, "-m", "mog_assets.cli", *words], PYTHONPATH=str(ROOT))
     assert here.returncode == 0, here.stderr

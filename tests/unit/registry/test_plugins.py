@@ -99,9 +99,9 @@ def project(tmp_path_factory):
 
 def test_a_format_of_another_package_is_read_and_its_refusals_are_recorded(project):
     folder, plugins = project
-    opened = mog(folder, plugins, "retrieve", "What hunts by night?", "--method", "fused", "--json", "--k", 1)
+    opened = mog(folder, plugins, "search", "What hunts by night?", "--method", "fused", "--json", "--k", 1)
     passage = json.loads(opened.stdout)[0]
-    assert (passage["doc"], passage["title"], passage["text"].strip()) == (
+    assert (passage["document"], passage["title"], passage["text"].strip()) == (
         "owl.rtl",
         "The owl",
         "The owl hunts by night.",
@@ -114,8 +114,8 @@ def test_a_source_of_another_package_is_followed_item_by_item(project):
     folder, plugins = project
     read = Store(folder / "home").read("documents", "books").manifest
     assert read.info["recomputed"]["items copied"] == read.counts["documents"] == 2
-    passages = json.loads(mog(folder, plugins, "retrieve", "What are nests made of?", "--json", "--k", 1).stdout)
-    assert (passages[0]["corpus"], passages[0]["doc"]) == ("books", "nests.txt")
+    passages = json.loads(mog(folder, plugins, "search", "What are nests made of?", "--json", "--k", 1).stdout)
+    assert (passages[0]["corpus"], passages[0]["document"]) == ("books", "nests.txt")
     books = {"nests.txt": "Nests are made of twigs and moss.", "wings.txt": "Wings carry birds."}
     (folder / "books.json").write_text(json.dumps(books), encoding="utf-8")
     done = mog(folder, plugins, "run", "--select", "documents")
@@ -187,9 +187,9 @@ def test_a_chunker_of_another_package_cuts(project):
 def test_an_expert_of_another_package_is_trained_with_and_explained(project):
     folder, plugins = project
     question = "Where does the heron nest?"
-    result = mog(folder, plugins, "retrieve", question, "--method", "mog", "--explain", "--json")
+    result = mog(folder, plugins, "search", question, "--method", "mog", "--explain", "--json")
     assert result.returncode == 0, result.stderr
-    assert any("it is long" in passage["why"] for passage in json.loads(result.stdout))
+    assert any("it is long" in passage["explanation"] for passage in json.loads(result.stdout))
 
 
 def test_a_measure_and_a_method_of_another_package_stand_on_the_leaderboard(project):
@@ -199,7 +199,7 @@ def test_a_measure_and_a_method_of_another_package_stand_on_the_leaderboard(proj
     assert {"fused", "mog" if PAPERS else "mix", "last"} <= set(values) and all(
         0 < value <= 1 for value in values.values()
     )
-    asked = mog(folder, plugins, "retrieve", "Where does the wren nest in year 0?", "--method", "last", "--json")
+    asked = mog(folder, plugins, "search", "Where does the wren nest in year 0?", "--method", "last", "--json")
     assert asked.returncode == 0 and json.loads(asked.stdout), asked.stderr
 
 

@@ -139,7 +139,7 @@ def test_a_word_that_only_one_text_has_comes_first(write_documents, make_project
     assert materialise_project(project.settings).failures == []
     with serving.open(project.config) as opened:
         for question in ("zanthorrhizol", "zanthorrhizol marker", "Where is the zanthorrhizol marker of quality?"):
-            assert "zanthorrhizol" in opened.retrieve(question, method="fused", budget=600).passages[0].text, question
+            assert "zanthorrhizol" in opened.search(question, method="fused", budget=600).passages[0].text, question
 
 
 @pytest.mark.whole

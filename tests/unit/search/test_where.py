@@ -53,7 +53,7 @@ def ponds(tmp_path_factory, materialise_project, make_project):
 
 
 def found(project, where, **options):
-    return {p.doc for p in project.retrieve("fish", where=where, budget=10_000, **options).passages}
+    return {p.document for p in project.search("fish", where=where, budget=10_000, **options).passages}
 
 
 A, B, C, N = DOCUMENTS
@@ -104,20 +104,20 @@ def test_passages_are_of_documents_that_meet_the_filter(ponds, where, documents,
 
 def test_neighbourhoods_keep_to_the_filter(ponds):
     every, some = (
-        {span.doc for p in ponds.retrieve("fish", method="hop-2", k=9, where=where).passages for span in p.spans}
+        {span.document for p in ponds.search("fish", method="hop-2", k=9, where=where).passages for span in p.spans}
         for where in (None, {"tags": "pond"})
     )
     assert some and some <= {A, B} and every - {A, B}
 
 
 def test_a_filter_that_nothing_meets_says_so(ponds):
-    result = ponds.retrieve("fish", where={"year": 1900})
-    assert result.passages == [] and "corpora and documents that were asked for" in result.nothing
+    result = ponds.search("fish", where={"year": 1900})
+    assert result.passages == [] and "corpora and documents that were asked for" in result.empty_reason
 
 
 def test_within_a_filter_the_order_is_that_without(ponds):
-    every = [p.doc for p in ponds.retrieve("fish in the pond", method="fused", k=6).passages]
-    some = [p.doc for p in ponds.retrieve("fish in the pond", method="fused", k=6, where={"tags": "pond"}).passages]
+    every = [p.document for p in ponds.search("fish in the pond", method="fused", k=6).passages]
+    some = [p.document for p in ponds.search("fish in the pond", method="fused", k=6, where={"tags": "pond"}).passages]
     assert set(some) == {A, B} and len(every) > len(some)
 
 
@@ -190,7 +190,7 @@ def test_command_filters_by_topic(ponds, monkeypatch):
     monkeypatch.setenv("MOG_CONFIG", str(ponds.settings.home.parent / "mog.yaml"))
     for label, found in (("outlier", True), ("skin", False)):
         where = json.dumps({"topic.label": {"contains": label}})
-        told = CliRunner().invoke(main, ["retrieve", "fish", "--where", where])
+        told = CliRunner().invoke(main, ["search", "fish", "--where", where])
         assert told.exit_code == 0 and ("pond" in told.output) == found
 
 
@@ -219,7 +219,7 @@ def test_command_filters_by_topic(ponds, monkeypatch):
 )
 def test_what_is_no_filter_is_refused_with_its_place(ponds, where, said):
     with pytest.raises(ConfigError) as raised:
-        ponds.retrieve("fish", where=where)
+        ponds.search("fish", where=where)
     assert said in str(raised.value)
 
 

@@ -429,8 +429,6 @@ def test_any_chunker_works_with_every_part_of_the_graph(tmp_path, make_project, 
         built = {step["asset"] for step in report.steps}
         assert {"chunks/level_1", "chunks/level_2", "bm25/level_1", "embeddings/level_2", "topics/assigned"} <= built
         for method in ("fixed-2", "dense:fused-paper-1"):
-            found = (
-                serving.open(project.settings, ["texts"], keep=False).retrieve(question, method=method, k=2).passages
-            )
-            assert [p.text for p in found] == [texts[p.doc][p.start : p.end] for p in found]
+            found = serving.open(project.settings, ["texts"], keep=False).search(question, method=method, k=2).passages
+            assert [p.text for p in found] == [texts[p.document][p.start : p.end] for p in found]
             assert found[0].doc in ("bank", "both")

@@ -76,7 +76,7 @@ def opened(tmp_path_factory, make_project, materialise_project):
     ],
 )
 def test_what_is_seen_is_found(opened, question, doc):
-    passages = opened.retrieve(question, method="fused").passages
-    assert passages[0].doc == doc
+    passages = opened.search(question, method="fused").passages
+    assert passages[0].document == doc
     assert passages[0].text in TEXTS[doc]
-    assert {passage.doc for passage in passages} == {doc} or "「" not in question and '"' not in question
+    assert {passage.document for passage in passages} == {doc} or "「" not in question and '"' not in question

@@ -20,8 +20,8 @@ def answers(context):
     # The settings of the component, whose resource begins with its prefix.
     with mog_assets.open(context.resources.search_tools.settings) as project:
         for question in QUESTIONS:
-            passage = project.retrieve(question, k=1).passages[0]
-            lines += [f"**{question}** {passage.text} ({passage.corpus}/{passage.doc})", ""]
+            passage = project.search(question, k=1).passages[0]
+            lines += [f"**{question}** {passage.text} ({passage.corpus}/{passage.document})", ""]
     return dg.MaterializeResult(
         metadata={"answers": dg.MetadataValue.md("\n".join(lines)), "questions": len(QUESTIONS)}
     )
