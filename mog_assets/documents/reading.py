@@ -11,7 +11,7 @@ import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -82,7 +82,7 @@ class _Context:
     @cached_property
     def parser(self) -> Parser:
         """Return the parser of files that are no text, which is started for the first."""
-        return self.closing.enter_context(Parser(self.limits, self.limit))
+        return self.closing.enter_context(closing(Parser(self.limits, self.limit)))
 
 
 @dataclass(frozen=True)

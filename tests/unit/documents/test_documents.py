@@ -957,18 +957,19 @@ def test_a_process_that_does_not_start_is_said(folder, monkeypatch):
 @pytest.mark.parametrize(
     "answer",
     [
-        b"[]",
-        b"{",
-        b'{"title": ""}',
-        b'{"title": 1, "marks": [], "metadata": {}, "notes": {}}',
-        b'{"title": "", "marks": [[1, "page", 0, "1"]], "metadata": {}, "notes": {}}',
-        b'{"title": "", "marks": [[0, "page", 0, "x"]], "metadata": {}, "notes": {}}',
+        b"{}",
+        b"[",
+        b'["parsed", [""]]',
+        b'["parsed", [{}, ""]]',
+        b'["parsed", ["", "", [[1, "page", 0, "1"]]]]',
+        b'["parsed", ["", "", [[0, "page", 0, "x"]]]]',
+        b'["parsed", ["", "", [[0, "line", 0, "1"]]]]',
     ],
 )
 def test_nothing_that_the_process_answers_is_taken_on_trust(folder, sabotaged, answer):
     three(folder)
     sent = len(answer).to_bytes(4, "big") + answer
-    sabotaged("b.pdf", f"import os; os.write(0, {sent + bytes(4)!r}); os._exit(0)")
+    sabotaged("b.pdf", f"import os; os.write(0, {sent!r}); os._exit(0)")
     found = reading_of(folder)
     assert list(found.reasons) == ["b.pdf"] and "the parser crashed" in found.reasons["b.pdf"]
     assert set(found.documents) == {"good.txt", "a.pdf", "c.docx"}
