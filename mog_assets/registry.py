@@ -76,8 +76,6 @@ LIMITS: Registry[Any] = Registry("limit of methods")
 # Names for filters that documents have through their chunks.
 FIELDS: Registry[Any] = Registry("field of filters")
 MEASURES: Registry[Any] = Registry("measure", "mog_assets.evaluate.measures")
-# Tables beside those of all methods (`scores.ScoreTable`).
-SCORE_TABLES: Registry[Any] = Registry("table of scores", reserved=("per_question", "scores"))
 # Functions of the settings: the assets that a room reads (`demand.Demand`).
 DEMANDS: Registry[Any] = Registry("demand", "mog_assets.search.builtin_methods", "mog_assets.answer.notation")
 # Tables beside the runs of methods (`runs.RunTable`).

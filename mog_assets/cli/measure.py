@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 
 import click
@@ -51,7 +50,7 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
     from mog_assets.evaluate.answers import answer_board
     from mog_assets.evaluate.leaderboard import MOST_ROWS, leaderboards
     from mog_assets.evaluate.measures import boards, headline_measures
-    from mog_assets.evaluate.scores import leaderboard, on_documents, read_comparisons
+    from mog_assets.evaluate.scores import leaderboard, on_documents
     from mog_assets.questions.sources import board_suffix, origins
     from mog_assets.resources.store import Store
 
@@ -75,8 +74,6 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
         for key, part in boards(scores, made_by) if every else ():
             title = f"{key.name}{board_suffix(key.question_set, made_by)}: all methods, value [95 % interval]"
             print_table(title, leaderboard(part, headline_measures(settings.k)))
-        for row in itertools.chain.from_iterable(read_comparisons(stored, scores).values()):
-            echo(row.sentence)
         if not every and len(scores):
             echo("`mog scores --all` prints all methods and measures.")
     if (stored := store.find("answer_scores")) is not None:

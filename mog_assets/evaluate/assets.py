@@ -24,7 +24,7 @@ from mog_assets.evaluate.runs_assets import build_runs, methods_of, orders_candi
 from mog_assets.evaluate.scores import leaderboard, score
 from mog_assets.questions.sets import load_questions
 from mog_assets.questions.sources import board_suffix, origins
-from mog_assets.registry import RUN_TABLES, SCORE_TABLES
+from mog_assets.registry import RUN_TABLES
 from mog_assets.search.experts import versions
 from mog_assets.search.methods import further_settings, limited, needs
 
@@ -42,10 +42,9 @@ def build_scores(work: Work) -> None:
     kinds = {m.name: (m.retriever or "", limited(m.kind, m.limit)) for m in methods}
     with work.progress(0, "significance tested"):
         scores = score(measured, settings.k, settings.seed, kinds)
-        further = {name: table.make(measured, kinds, settings) for name, table in SCORE_TABLES.items()}
     # Evidence may change while the runs do not.
     made_of = [runs.manifest.version, work.input("questions").manifest.version, work.recipe.settings(work.tools)]
-    for name, frame in {"per_question": measured, "scores": scores, **further}.items():
+    for name, frame in {"per_question": measured, "scores": scores}.items():
         work.write(f"{name}.parquet", made_of, frame.to_parquet)
     work.recomputed["rankings measured"] = len(measured)
     work.counts |= {"methods": len(methods), "measures": len(measure_names(settings.k)), "rows": len(scores)}
@@ -57,10 +56,6 @@ def build_scores(work: Work) -> None:
         work.show_table(title, leaderboard(part, headline_measures(settings.k)))
         if board.evidence == "spans":
             work.show_plot(f"ER against context: {board.name}", plots.er_against_cost(part, board.question_set))
-    for name, frame in further.items():
-        for row in SCORE_TABLES[name].compare(frame, scores):
-            work.shown[row.name] = row.sentence
-            work.show_plot(f"{row.name}, by method", SCORE_TABLES[name].plot(row))
 
 
 def build_answer_scores(work: Work) -> None:

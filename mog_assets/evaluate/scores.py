@@ -5,14 +5,12 @@ Intervals and tests resample documents, not questions: see `significance`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mog_assets.config import Settings
 from mog_assets.evaluate.measures import (
     boards,
     document_measures,
@@ -21,8 +19,6 @@ from mog_assets.evaluate.measures import (
     measure_names,
 )
 from mog_assets.evaluate.significance import compare_cells
-from mog_assets.registry import SCORE_TABLES
-from mog_assets.resources.store import Artefact
 from mog_assets.search.methods import controls
 
 # Columns that a comparison with a baseline adds to a mean.
@@ -252,53 +248,3 @@ def p_said(p: float) -> str:
     """Return a p-value in a sentence: `p = 0.012`, `p < 0.001`."""
     text = p_text(p)
     return f"p {text[0]} {text[1:]}" if text.startswith("<") else f"p = {text}"
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A row of a table, which compares how the methods do in two evaluations.
-
-    Attributes:
-        name: What is compared.
-        sentence: What was found.
-        measure: The measure of both.
-        side, other: Question set and split of each.
-        title: Of a plot.
-        methods: By method: kind; value, low and high (the mean in `side` with its interval); other (that in `other`).
-    """
-
-    name: str
-    sentence: str
-    measure: str
-    side: tuple[str, str]
-    other: tuple[str, str]
-    title: str
-    methods: pd.DataFrame
-
-
-@dataclass(frozen=True)
-class ScoreTable:
-    """A table whose name is that of its file.
-
-    Attributes:
-        make: Makes it, given the result of `measures.evaluate`, retriever and kind of each method, and the settings.
-        compare: Gives what its rows say, given the table and the result of `scores.score`.
-        plot: Draws a row as PNG.
-        title, text: What it is, in words and in a paragraph.
-    """
-
-    make: Callable[[pd.DataFrame, Mapping[str, tuple[str, str]], Settings], pd.DataFrame]
-    compare: Callable[[pd.DataFrame, pd.DataFrame], list[Comparison]]
-    plot: Callable[[Comparison], bytes]
-    title: str
-    text: str
-
-
-def read_comparisons(stored: Artefact, scores: pd.DataFrame) -> dict[str, list[Comparison]]:
-    """Return what each table of an artefact `scores` says, by its name."""
-    files = {name: f"{name}.parquet" for name in SCORE_TABLES}
-    return {
-        name: SCORE_TABLES[name].compare(pd.read_parquet(stored.path(file)), scores)
-        for name, file in files.items()
-        if file in stored.manifest.files
-    }

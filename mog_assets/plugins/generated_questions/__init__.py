@@ -8,4 +8,3 @@ registry.RECIPES.register(
     "generated_questions",
     registry.Stage(f"{__name__}.assets", ("generated_questions",), results=("generated_questions",)),
 )
-registry.SCORE_TABLES.add_modules(f"{__name__}.agreement")

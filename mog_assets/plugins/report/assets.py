@@ -11,7 +11,7 @@ from mog_assets.evaluate.configuration import shown_configuration
 from mog_assets.evaluate.leaderboard import leaderboards
 from mog_assets.evaluate.measures import LEADS, Board, boards, headline_measures
 from mog_assets.evaluate.runs_assets import scored_questions
-from mog_assets.evaluate.scores import leaderboard, read_comparisons
+from mog_assets.evaluate.scores import leaderboard
 from mog_assets.plugins.report import browse, checks, plots
 from mog_assets.plugins.report.charts import Report
 from mog_assets.plugins.report.history_assets import build_history, configuration
@@ -80,7 +80,6 @@ def build_report(work: Work) -> None:
             facts=facts,
             configuration=shown,
             origins=made_by,
-            comparisons=read_comparisons(stored, scores),
         )
         with work.writing(path) as temporary:
             temporary.write_text(render(page), encoding="utf-8")

@@ -13,10 +13,9 @@ from mog_assets.answer.answerers import AnswerTable
 from mog_assets.evaluate.answers import MEASURES as ANSWER_MEASURES
 from mog_assets.evaluate.answers import answer_board
 from mog_assets.evaluate.measures import CONTEXTS, LEADS, Board, boards, lower_is_better
-from mog_assets.evaluate.scores import Comparison, interval, on_documents, p_text
+from mog_assets.evaluate.scores import interval, on_documents, p_text
 from mog_assets.plugins.report.history import ALPHA
 from mog_assets.questions.sources import Origins, board_suffix
-from mog_assets.search.methods import unlimited
 
 # Maximum number of evaluations in the history charts.
 EVALUATIONS = 90
@@ -42,7 +41,6 @@ class Report:
         facts: Name and value of what the scores were computed with.
         configuration: Settings, as JSON values.
         origins: Who made the questions of each set.
-        comparisons: Result of `scores.read_comparisons`.
     """
 
     scores: pd.DataFrame
@@ -60,7 +58,6 @@ class Report:
     facts: Sequence[tuple[str, str]] = ()
     configuration: Mapping[str, Any] = field(default_factory=dict)
     origins: Origins = field(default_factory=dict)
-    comparisons: Mapping[str, Sequence[Comparison]] = field(default_factory=dict)
 
 
 def number(value: float) -> float | str:
@@ -131,20 +128,6 @@ def history_lines(report: Report) -> list[dict[str, Any]]:
         name = f"{board.name}{board_suffix(board.question_set, report.origins)}"
         charts.append({"name": name, "evaluations": len(times), "series": lines, **axes})
     return charts
-
-
-def compared_points(compared: Comparison) -> dict[str, Any]:
-    """Return the means of one side over those of the other, one point per method, by kind."""
-    side, other = (f"{name} ({split})" for name, split in (compared.side, compared.other))
-    measure, series = compared.measure, []
-    for kind, part in compared.methods.groupby(compared.methods["kind"].map(unlimited), sort=False):
-        marks = []
-        for method, row in part.iterrows():
-            text = f"{method}: {measure} {_with_interval(row)} on {side}, {row['other']:.3f} on {other}"
-            marks.append({**point(round(float(row["other"]), 4), row, text), "low": None, "high": None})
-        series.append({"name": str(kind), "shown": True, "points": marks})
-    axes = {"x": f"{measure} on {other}", "y": f"{measure} on {side}", "scale": "points", "ticks": []}
-    return {"name": f"{other} and {side}", "series": series, **axes}
 
 
 def _evaluated(method: str, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from mog_assets.plugins.report.charts import (
     Report,
     answer_points,
     answer_tables,
-    compared_points,
     counts,
     curves,
     ends,
@@ -37,7 +36,6 @@ from mog_assets.plugins.report.charts import (
 from mog_assets.plugins.report.history import ALPHA
 from mog_assets.plugins.report.shares import FEWEST
 from mog_assets.questions.sources import board_suffix
-from mog_assets.registry import SCORE_TABLES
 from mog_assets.search.methods import LIMITS, controls, unplaced
 
 TEMPLATE = "report.html.j2"
@@ -86,11 +84,9 @@ def render(report: Report) -> str:
         "curves": [curves(report, board) for board in tables if board["key"].evidence == "spans"],
         "answers": answer_points(report.answers),
         "history": history_lines(report),
-        "comparisons": [compared_points(row) for rows in report.comparisons.values() for row in rows],
     }
     return environment.from_string(source).render(
         boards=tables,
-        comparisons=[(name, SCORE_TABLES[name], rows) for name, rows in report.comparisons.items() if rows],
         detailed={"effect", "detectable"} <= set(report.scores.columns),
         groups=[groups(report, board) for board in tables if board["key"] in report.groups],
         shares=shares(report.shares),

@@ -246,24 +246,6 @@ def test_generated_questions_come_after_real_ones_in_tables_and_charts(report, m
         assert [chart["name"].split(" ")[0] for chart in charts] == ["set", "made"]
 
 
-@pytest.mark.whole
-def test_generated_questions_are_compared_with_real_ones(report, measured):
-    from mog_assets.plugins.generated_questions.agreement import agreement, compare
-
-    table, scores, origins = two_sets(measured)
-    found = agreement(table, KINDS, origins, dict.fromkeys(origins, ["moor"]), 0)
-    assert list(found["made_question_set"]) == ["made"]
-    rows = compare(found, scores)
-    page = render(replace(report, scores=scores, origins=origins, comparisons={"agreement": rows}))
-    text = html.unescape(re.sub("</?code>", "`", page))
-    assert rows and all(row.sentence in text for row in rows)
-    (first,) = data_of(page)["comparisons"]
-    marks = [point for line in first["series"] for point in line["points"]]
-    # The same questions on both sides.
-    assert len(marks) == len(KINDS) - 2 and all(abs(point["x"] - point["y"]) < 1e-3 for point in marks)
-    assert 'id="agreement"' not in render(report)
-
-
 def test_few_questions_say_which_difference_they_could_show(measured):
     _, scores, origins = two_sets(measured)
     page = render(Report(scores, origins=origins))
