@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mog_assets.build import plan
 from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
-from mog_assets.documents.documents import bucket_of, into_buckets, normalise, shifted, write_documents, write_skipped
+from mog_assets.documents.documents import bucket_of, normalise, shifted, write_documents, write_skipped
 from mog_assets.documents.memory import source_state
 from mog_assets.documents.reading import read_corpus
 from mog_assets.questions.reading import KnownDocument, read_questions
@@ -28,7 +28,6 @@ from mog_assets.resources.publishing import remove
 from mog_assets.text.chunks import Layout
 
 LIMIT = 1_000_000
-PROSE = st.text(st.sampled_from("aB. \n?!'\")。é\u0301\U0001f600"), max_size=300)
 
 
 @pytest.fixture
@@ -81,27 +80,17 @@ def test_levels_are_pairs_of_the_level_below(counts, level):
 
 
 def test_malformed_line_is_passed_over_with_its_number(jsonl):
-    reading = read_corpus(jsonl(document("a"), b'{"id": "b", ', b"", b"[1]", document("c")))
+    reading = read_corpus(jsonl(document("a"), b'{"id": "b", ', b"", b"[1]", document("c"), b"[" * 200_000))
     assert [d.id for d in reading.documents] == ["a", "c"]
-    assert [q.place for q in reading.skipped] == ["docs.jsonl:2", "docs.jsonl:4"]
+    assert [q.place for q in reading.skipped] == ["docs.jsonl:2", "docs.jsonl:4", "docs.jsonl:6"]
     assert "malformed JSON" in reading.skipped[0].reason
     assert "expected a JSON object, got list" in reading.skipped[1].reason
-
-
-def test_line_nested_without_end_is_passed_over(jsonl):
-    reading = read_corpus(jsonl(document(), b"[" * 200_000))
-    assert len(reading.skipped) == 1
 
 
 def test_duplicate_id_names_both_places(jsonl):
     reading = read_corpus(jsonl(document("a", "First."), document("b"), document("a", "Second.")))
     assert [d.text for d in reading.documents] == ["First.", "Some text."]
     assert "occurs at docs.jsonl:1 and at docs.jsonl:3" in reading.skipped[0].reason
-
-
-def test_empty_document_is_passed_over(jsonl):
-    reading = read_corpus(jsonl(document("a"), document("b", " \n\t ")))
-    assert [(q.id, q.reason) for q in reading.skipped] == [("b", "empty document")]
 
 
 @pytest.mark.parametrize("wrong", [{"text": "no id"}, {"id": True, "text": "x"}, {"id": "a"}, {"id": " ", "text": "x"}])
@@ -130,7 +119,6 @@ def test_bytes_that_are_not_utf8_are_passed_over(tmp_path):
         b'{"id": "s", "title": "T", "text": "fine", "metadata": {"by": "\\ud800"}}',
         b'{"id": "\\ud800", "title": "T"}',
     ],
-    ids=["text", "metadata", "id of a wrong record"],
 )
 def test_half_a_surrogate_pair_never_stops_a_corpus(jsonl, tmp_path, strange):
     reading = read_corpus(jsonl(document(), strange))
@@ -139,9 +127,11 @@ def test_half_a_surrogate_pair_never_stops_a_corpus(jsonl, tmp_path, strange):
     assert reading.documents[0].id == "a"
 
 
-def test_missing_corpus_is_named(tmp_path):
+def test_missing_corpus_or_question_set_is_named(tmp_path):
     with pytest.raises(MogError, match=r"none\.jsonl: expected a file .* found nothing"):
         read_corpus(tmp_path / "none.jsonl")
+    with pytest.raises(MogError, match=r"none\.jsonl: expected a readable JSON Lines file"):
+        read_questions(tmp_path / "none.jsonl", KNOWN)
 
 
 def test_file_of_unknown_kind_is_refused(tmp_path):
@@ -150,14 +140,12 @@ def test_file_of_unknown_kind_is_refused(tmp_path):
         read_corpus(tmp_path / "a.pdf")
 
 
-def test_corpus_without_usable_document_says_what_was_wrong_first(jsonl):
+def test_corpus_without_usable_document_says_what_was_wrong_first(jsonl, tmp_path):
     with pytest.raises(MogError, match=r"expected at least one usable document.*2 skipped.*docs\.jsonl:1: malformed"):
         read_corpus(jsonl(b"{", document("b", " ")))
-
-
-def test_empty_folder_is_refused(tmp_path):
+    (tmp_path / "empty").mkdir()
     with pytest.raises(MogError, match="expected at least one usable document, found none"):
-        read_corpus(tmp_path)
+        read_corpus(tmp_path / "empty")
 
 
 def test_gzip_file_cut_short_keeps_what_was_read_and_says_so(tmp_path):
@@ -166,15 +154,6 @@ def test_gzip_file_cut_short_keeps_what_was_read_and_says_so(tmp_path):
     reading = read_corpus(tmp_path / "docs.jsonl.gz")
     assert 0 < len(reading.documents) < 3000
     assert "expected a readable JSON Lines file" in reading.skipped[0].reason
-
-
-def test_html_is_read_without_scripts_and_styles(tmp_path):
-    (tmp_path / "page.html").write_text(
-        "<html><head><title>A &amp; B</title><style>p {color: red}</style></head><body><script>alert('x')</script>"
-        "<p>Seen.</p><noscript>Hidden.</noscript></body></html>"
-    )
-    (found,) = read_corpus(tmp_path).documents
-    assert (found.title, found.text) == ("A & B", "Seen.")
 
 
 def test_titles_of_plain_files(tmp_path):
@@ -198,14 +177,6 @@ def test_link_out_of_the_folder_is_not_followed(tmp_path):
     assert [d.id for d in read_corpus(inside).documents] == ["a.txt"]
 
 
-def test_touched_file_changes_the_state_of_its_source(jsonl):
-    path = jsonl(document())
-    before = source_state(path, LIMIT)
-    assert source_state(path, LIMIT) == before
-    path.write_text(path.read_text() + "\n" + json.dumps(document("b")))
-    assert source_state(path, LIMIT) != before
-
-
 def disguised(path, text):
     """Write a text of the same size into a file, and give it the time that it had."""
     before = path.stat()
@@ -222,13 +193,6 @@ def replaced(path, text):
     other.replace(path)
 
 
-def test_buckets_do_not_depend_on_order(jsonl):
-    found = read_corpus(jsonl(*[document(str(i), f"Text {i}.") for i in range(50)])).documents
-    forward, backward = into_buckets(found, 8), into_buckets(found[::-1], 8)
-    assert forward == backward
-    assert sum(len(bucket) for bucket in forward.values()) == 50
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -238,22 +202,9 @@ def test_buckets_do_not_depend_on_order(jsonl):
         lambda folder: replaced(folder / "a.txt", "Sixth."),
         lambda folder: (folder / "a.txt").rename(folder / "b.txt"),
         lambda folder: (folder / "a.txt").unlink(),
-        lambda folder: (folder / "sub/c.txt").rename(folder / "c.txt"),
         lambda folder: ((folder / "link.txt").unlink(), (folder / "link.txt").symlink_to("sub/c.txt")),
         lambda folder: (folder / "a.zip").touch(),
         lambda folder: os.mkfifo(folder / "pipe.txt"),
-    ],
-    ids=[
-        "add",
-        "edit",
-        "edit of equal size and time",
-        "replacement of equal size and time",
-        "rename",
-        "remove",
-        "move",
-        "point elsewhere",
-        "unknown kind",
-        "FIFO",
     ],
 )
 def test_state_of_a_folder_shows_every_change_and_opens_changed_files_alone(tmp_path, later, opens, change):
@@ -391,7 +342,6 @@ def edit_card(project):
         ("cards", lambda p: p.cards.write_text("".join(cards_of(p)[:3])), 0, 3),
         ("cards", lambda p: p.cards.write_text("\n".join(cards_of(p))), 0, 8),
     ],
-    ids=["edit", "rename", "remove", "add", "mend", "touch", "edit line", "reverse", "cut", "space out"],
 )
 def test_only_touched_documents_are_read_and_the_result_is_that_of_reading_all(
     project, later, corpus, change, read, unchanged
@@ -422,16 +372,6 @@ def test_edit_rewrites_the_bucket_of_its_document_and_no_other(project):
     files = before.manifest.files, after.manifest.files
     changed = {name for name in files[0] if files[0][name] != files[1][name]}
     assert changed == {f"bucket_{bucket_of('3.txt', 4):04d}.parquet"}
-
-
-@pytest.mark.parametrize("corpus", ["notes", "cards"])
-def test_an_edit_that_keeps_size_and_time_is_seen(project, later, corpus):
-    path = project.notes / "3.txt" if corpus == "notes" else project.cards
-    build(project, corpus)
-    disguised(path, path.read_text().replace("a text", "A TEXT").replace("Card 3", "Bird 3"))
-    artefact, counted = build(project, corpus)
-    assert counted == (1, 7)
-    assert contents(artefact) == build_from_nothing(project, corpus)
 
 
 def test_file_is_hashed_again_until_its_status_can_be_trusted(project, monkeypatch, opens):
@@ -591,20 +531,6 @@ def test_evidence_follows_normalisation(jsonl):
     assert normal[evidence.start : evidence.end] == "noir"
 
 
-@pytest.mark.parametrize(("start", "end"), [(-1, 5), (0, 11), (5, 5), (7, 3)])
-def test_evidence_outside_the_text_is_passed_over(jsonl, start, end):
-    reading = read_questions(jsonl(question("good"), question("bad", evidence=[span(start, end)])), KNOWN)
-    assert [q.id for q in reading.questions] == ["good"]
-    (problem,) = reading.problems
-    assert problem["place"] == "docs.jsonl:2"
-    assert problem["reason"] == f"evidence outside the text: garden/a has 10 characters, got {start}..{end}"
-
-
-def test_evidence_in_unknown_document_is_passed_over(jsonl):
-    reading = read_questions(jsonl(question("good"), question("bad", evidence=[span(0, 5, doc="z")])), KNOWN)
-    assert reading.problems[0]["reason"] == "evidence: garden/z is not among the usable documents"
-
-
 def test_question_about_other_corpora_is_counted_and_left_out(jsonl):
     away = question("away", evidence=[span(0, 5, corpus="sea")])
     both = question("both", evidence=[span(0, 5, corpus="sea"), span(0, 5)])
@@ -626,32 +552,18 @@ def test_question_about_other_corpora_is_counted_and_left_out(jsonl):
         (question(evidence=[span(True, 5)]), "start: expected an integer, got bool 'True'"),
         (question("good"), "duplicate row: expected more than docs.jsonl:1 has"),
         (b"{", "malformed JSON"),
+        (b'{"id": "s", "question": "What \\ud800?", "split": "dev"}', "surrogate"),
+        (question(evidence=[span(-1, 5)]), "evidence outside the text: garden/a has 10 characters, got -1..5"),
+        (question(evidence=[span(0, 11)]), "evidence outside the text: garden/a has 10 characters, got 0..11"),
+        (question(evidence=[span(5, 5)]), "evidence outside the text: garden/a has 10 characters, got 5..5"),
+        (question(evidence=[span(0, 5, doc="z")]), "evidence: garden/z is not among the usable documents"),
     ],
 )
 def test_unusable_question_is_passed_over_with_the_reason(jsonl, wrong, reason):
     reading = read_questions(jsonl(question("good"), wrong), KNOWN)
     assert [q.id for q in reading.questions] == ["good"]
-    assert reason in reading.problems[0]["reason"]
-
-
-def test_question_set_without_usable_question_says_what_was_wrong_first(jsonl):
-    reading = read_questions(jsonl(b"{"), KNOWN)
-    assert reading.questions == [] and reading.problems[0]["place"] == "docs.jsonl:1"
-    assert reading.problems[0]["reason"].startswith("malformed JSON")
-
-
-def test_missing_question_set_is_named(tmp_path):
-    with pytest.raises(MogError, match=r"none\.jsonl: expected a readable JSON Lines file"):
-        read_questions(tmp_path / "none.jsonl", KNOWN)
-
-
-def test_question_with_half_a_surrogate_pair_never_stops_a_set(jsonl, tmp_path):
-    strange = b'{"id": "s", "question": "What \\ud800?", "split": "dev"}'
-    reading = read_questions(jsonl(question(), strange), KNOWN)
-    write_questions(reading.questions, tmp_path / "q.parquet")
-    assert [q.id for q in load_questions(tmp_path / "q.parquet")] == [question()["id"]]
     (problem,) = reading.problems
-    assert problem["place"] == "docs.jsonl:2" and "surrogate" in problem["reason"]
+    assert problem["place"] == "docs.jsonl:2" and reason in problem["reason"]
 
 
 def test_questions_survive_storage(jsonl, tmp_path):

@@ -19,7 +19,6 @@ from docx.oxml import parse_xml
 from pdf_file import pdf
 from PIL import Image
 
-from mog_assets import config
 from mog_assets.documents import worker
 from mog_assets.documents.documents import load_documents, make_document, shifted, write_documents
 from mog_assets.documents.formats.marks import Mark
@@ -28,7 +27,7 @@ from mog_assets.documents.memory import load_memory
 from mog_assets.documents.reading import read_corpus
 from mog_assets.documents.worker import Limits
 from mog_assets.questions.reading import KnownDocument, read_questions
-from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.errors import MogError
 from mog_assets.serve.reading import headings_at, page_at
 
 LIMIT = 20_000_000
@@ -192,20 +191,6 @@ def under(document, words):
 # Marks
 
 
-def test_marks_are_looked_up_by_offset():
-    marks = [
-        Mark(0, "page", 0, "1"),
-        Mark(3, "heading", 1, "A"),
-        Mark(5, "heading", 3, "B"),
-        Mark(8, "heading", 2, "C"),
-        Mark(8, "page", 0, "2"),
-        Mark(9, "heading", 1, "D"),
-    ]
-    assert [page_at(marks, at) for at in (0, 7, 8, 99)] == [1, 1, 2, 2]
-    assert [headings_at(marks, at) for at in (0, 3, 5, 8, 9)] == [(), ("A",), ("A", "B"), ("A", "C"), ("D",)]
-    assert page_at([], 0) is None and headings_at([], 5) == ()
-
-
 def test_marks_move_with_normalisation_and_are_kept_in_files(tmp_path):
     text = "cafe\u0301 cafe\u0301\nHeading\n"
     made = make_document("a", "", text, {}, {}, [Mark(text.index("Heading"), "heading", 1, "Cafe\u0301")])
@@ -248,6 +233,7 @@ def test_html_headings(folder):
     ("body", "text"),
     [
         ("<p>Use <a href=x>git\n  <em>add</em></a>, <tt>-p</tt>\tor <b>co</b>mmit.</p>", "Use git add, -p or commit."),
+        ("<script>alert('x')</script><style>p {color: red}</style><p>Seen.<noscript>No.</noscript>", "Seen."),
         ("<p>One<p>Two<br>lines<br/><br/>Three", "One\n\nTwo\nlines\n\nThree"),
         ("A<div>B<div> C</div></div>D", "A\nB\nC\nD"),
         ("<ul><li>One<li><p>Two</p><ul><li>Three</ul></ul>Four", "One\n\nTwo\n\nThree\n\nFour"),
@@ -262,22 +248,10 @@ def test_html_headings(folder):
             "Sizes\n| A | B\nx | 1 | 2\n\nAfter",
         ),
         ("<table><tr><td>1<td><td>3<tr><td>4</table>", "1 | | 3\n4"),
+        ("<table><tr><td rowspan=2>a<td>b<tr><td>c</table>", "a | b\nc"),
         ("<table><tr><td>a<table><tr><td>in<td>ner</table><td>b</table>", "a\n\nin | ner\n\nb"),
         ("<select><option>Docs</select><button>Go</button><textarea>x\n y</textarea>", "x\n y"),
         ("caf\u00e9&nbsp;&lt;b&gt; &amp; <!-- no --><![CDATA[no]]>tea", "caf\u00e9\u00a0<b> & tea"),
-    ],
-    ids=[
-        "inline",
-        "paragraphs",
-        "nested",
-        "lists",
-        "definitions",
-        "code",
-        "table",
-        "cells",
-        "tables",
-        "forms",
-        "signs",
     ],
 )
 def test_the_text_of_a_page_breaks_where_a_browser_breaks_it(body, text):
@@ -300,18 +274,6 @@ MENU = "<ul><li><a href=/>Home</a> <li><a href=/menu>Menu</a><li><a href=/about>
         (f"{MENU}Deep.", "Home\nMenu\nAbout\n\nDeep."),
         ("<ul><li><a>Pond</a>: deep</ul><h1>All</h1>", "Pond: deep\n\nAll"),
         (f"<ul><li><a>Pond</a>: deep{MENU}</ul><h1>All</h1>", "Pond: deep\n\nAll"),
-    ],
-    ids=[
-        "before a heading",
-        "nav",
-        "role",
-        "header and footer",
-        "class",
-        "contents",
-        "class of a page",
-        "no heading",
-        "prose",
-        "inner",
     ],
 )
 def test_menus_are_no_part_of_the_text_of_a_page(body, text):
@@ -338,15 +300,11 @@ def test_menus_are_no_part_of_the_text_of_a_page(body, text):
         ("<p>New.<p hidden>Draft<p style='Display : none'>Old<p style='visibility:hidden'>Older<p>End", "New.\n\nEnd"),
         ("<div style='display:none'><h1>App</h1>Loaded.</div>", "App\n\nLoaded."),
     ],
-    ids=["heading", "accordion", "tabs", "question", "details", "controls", "pop-up", "hidden", "hidden page"],
 )
 def test_what_opens_on_a_page_is_read_and_what_is_hidden_is_not(body, text):
-    assert read_page("a.html", body).text == text
-
-
-def test_hidden_text_is_noted():
-    assert read_page("a.html", "<p>New.<p hidden>Old<p hidden>Older").notes == {"hidden text not read": 2}
-    assert read_page("a.html", "<p>New.<p hidden></p>").notes == {}
+    page = read_page("a.html", body)
+    assert page.text == text
+    assert page.notes == ({"hidden text not read": 3} if "visibility:hidden" in body else {})
 
 
 @pytest.mark.parametrize(
@@ -358,7 +316,6 @@ def test_hidden_text_is_noted():
         ("<h2>Teich<span class=mw-editsection>[<a href=/e>Bearbeiten</a>]</span></h2>", ["Teich"]),
         ("<h2><a class=anchor href=#s>Setup</a></h2><h3><a href=#c>C#</a> and more</h3>", ["Setup", "C# and more"]),
     ],
-    ids=["sphinx", "signs", "words", "edit", "links that are the heading"],
 )
 def test_permalinks_are_no_part_of_headings(body, headings):
     page = read_page("a.html", f"{body}<p>Text")
@@ -376,7 +333,6 @@ def test_permalinks_are_no_part_of_headings(body, headings):
         (f"td rowspan=2:{'long ' * 30};td:1/td:2", f"{'long ' * 30}| 1\n| 2"),
         ("td rowspan=x:a;td colspan=-1:b", "a | b"),
     ],
-    ids=["heads", "rows", "last column", "title", "long", "no numbers"],
 )
 def test_cells_over_several_rows_or_columns_are_in_each(rows, text):
     cells = [[cell.split(":") for cell in row.split(";")] for row in rows.split("/")]
@@ -385,15 +341,9 @@ def test_cells_over_several_rows_or_columns_are_in_each(rows, text):
     assert read_page("a.html", f"<table>{page}</table>").text == text
 
 
-def test_cells_without_end_tags_are_not_repeated():
-    assert read_page("a.html", "<table><tr><td rowspan=2>a<td>b<tr><td>c</table>").text == "a | b\nc"
-
-
 def test_spans_without_end_cost_little():
-    page = read_page(
-        "a.html", "<table>" + "<tr>" + "<td rowspan=65534 colspan=1000>x" * 9 + "</tr>" * 1 + "<tr><td>y" * 2000
-    )
-    assert len(page.text) < 1_000_000
+    page = "<table><tr>" + "<td rowspan=65534 colspan=1000>x" * 9 + "</tr>" + "<tr><td>y" * 2000
+    assert len(read_page("a.html", page).text) < 1_000_000
 
 
 def test_alternative_texts_are_read_where_they_say_more():
@@ -491,20 +441,13 @@ def test_front_matter_becomes_metadata_and_evidence_stays_right(folder, tmp_path
     "front",
     [
         "a: [",
-        "just words",
         "- a\n- b",
         "1: a",
         "a: &x [1]\nb: *x",
-        "a: !!binary aGk=",
         "a: .nan",
         "a: !!python/object/apply:os.system [ls]",
-        "a: " + "[" * 400,
         "a: " + "[" * 15_000,
-        "- " * 9_000 + "a",
         "? " * 9_000 + "a",
-        "&a " * 6_000,
-        "a: " * 6_000,
-        "a: !!set {b}",
         "a: 2024-99-99",
     ],
 )
@@ -537,11 +480,7 @@ def test_rows_of_tables_are_documents(folder):
         b_tsv="name\tlegs\nheron\t2\nnewt\t4\n",
         c_csv="\ufeffid,text\np,Pipes | and; more.\n",
     )
-    (folder / "d.csv").write_bytes(
-        "id,text\r\nü,Ein schöner Tag für alle Hühner, Gänse und Störche am Weiher.\r\n".replace(
-            "Tag für alle Hühner, ", "Tag für alle Hühner und "
-        ).encode("utf-16")
-    )
+    (folder / "d.csv").write_bytes("id,text\r\nü,Ein Tag für alle Hühner und Gänse.\r\n".encode("utf-16"))
     found = reading_of(folder)
     documents = {i: (d.title, d.text) for i, d in found.documents.items()}
     assert documents == {
@@ -551,7 +490,7 @@ def test_rows_of_tables_are_documents(folder):
         "b.tsv:2": ("", "name: heron\nlegs: 2"),
         "b.tsv:3": ("", "name: newt\nlegs: 4"),
         "p": ("", "Pipes | and; more."),
-        "ü": ("", "Ein schöner Tag für alle Hühner und Gänse und Störche am Weiher."),
+        "ü": ("", "Ein Tag für alle Hühner und Gänse."),
     }
     assert json.loads(found.documents["1"].metadata) == {"year": "2020", "mog": {"path": "a.csv"}}
     assert found.reasons["a.csv:3"] == "empty document"
@@ -627,22 +566,6 @@ def test_tables_made_to_break_a_parser_are_rows(folder):
     assert "expected UTF-8" in found.reasons["late.csv"]
     assert "malformed row" in found.reasons["quote.csv:2"]
     assert "a quotation mark opens 2 lines above" in found.reasons["cut.csv:3"]
-
-
-def test_large_tables_are_read_in_any_encoding_that_is_certain(folder):
-    pad = " und dem Moor" * 10
-    rows = "id,text\n" + "".join(f"{n},Höhe {n} über dem Weiher{pad}\n" for n in range(9_000))
-    for name, encoding in (("a", "utf-8"), ("b", "utf-16")):
-        (folder / f"{name}.csv").write_bytes(rows.replace("\n", f"\n{name}").removesuffix(name).encode(encoding))
-    found = reading_of(folder)
-    assert found.reasons == {}
-    assert len(found.documents) == 18_001
-    assert found.documents["b8999"].text == f"Höhe 8999 über dem Weiher{pad}"
-
-
-def test_table_is_a_corpus_of_its_own(tmp_path):
-    fill(tmp_path, a_csv="id,text\n1,One.\n")
-    assert [d.id for d in read_corpus(tmp_path / "a.csv").documents] == ["1"]
 
 
 # Office documents
@@ -749,7 +672,9 @@ def hostile():
         "empty.pdf": (b"", "damaged"),
         "empties.pdf": (pdf([[]] * 10_000), "scanned: 10000 pages without text"),
         "text.docx": (b"This is a text.", "damaged: expected a .docx file (a zip archive)"),
-        "truncated.docx": (docx_file()[:-200], "damaged: expected a .docx file (a zip archive)"),
+        "rtf.docx": (b"{\\rtf1 M}", "expected a .docx file (a zip archive), got RTF: save it as .docx"),
+        "page.docx": (b"\xef\xbb\xbf<html>", "expected a .docx file (a zip archive), got HTML or XML"),
+        "empty.docx": (b"", "expected a .docx file (a zip archive), got an empty file"),
         "other.docx": (pptx_file(), "damaged: expected a .docx file, got an archive of another kind"),
         "entities.docx": (entity_bomb(), "'word/document.xml' declares a document type or entities"),
         "deep.docx": (deep_docx(), "damaged: expected a readable .docx file, got XMLSyntaxError"),
@@ -814,14 +739,13 @@ def test_large_tables_are_read_in_linear_time(folder):
     assert reading_of(folder, Limits(seconds=20)).documents["a.docx"].text.count("x | x") == 3000 * 10
 
 
-def test_text_over_the_cap_is_recorded(folder):
-    book = zipped(epub_parts(one="<p>" + "word " * 50_000 + "</p>"))
-    fill(folder, a_epub=book)
-    assert len(book) < 100_000
+def test_text_over_the_cap_is_recorded_and_the_next_file_is_read(folder):
+    books = [zipped(epub_parts(one=f"<p>{text}</p>")) for text in ("word " * 50_000, "é" * 60_000)]
+    fill(folder, a_epub=books[0], b_epub=books[1], c_epub=epub_file())
     found = reading_of(folder, limit=100_000)
-    assert found.reasons == {
-        "a.epub": "expected at most 100000 characters of text (max_document_mb), got more: not read"
-    }
+    assert found.reasons["a.epub"].startswith("expected at most 100000 characters of text (max_document_mb), got more")
+    assert found.reasons["b.epub"].startswith("expected at most 100000 bytes of text (max_document_mb), got 120000")
+    assert "c.epub" in found.documents
 
 
 # The process
@@ -864,16 +788,13 @@ def three(folder):
     fill(folder, a_pdf=pdf([HERON]), b_pdf=pdf([HERON[1:]]), c_docx=docx_file())
 
 
-def test_one_process_reads_all_files_and_ends(folder, starts):
+def test_one_process_reads_all_files_that_need_one_and_ends(folder, starts):
+    reading_of(folder)
+    assert starts == []
     three(folder)
     assert len(reading_of(folder).documents) == 4
     (process,) = starts
     assert process.poll() is not None
-
-
-def test_no_process_is_started_without_such_files(folder, starts):
-    reading_of(folder)
-    assert starts == []
 
 
 @pytest.mark.parametrize(
@@ -881,11 +802,9 @@ def test_no_process_is_started_without_such_files(folder, starts):
     [
         ("import os; os.kill(os.getpid(), 11)", "the parser crashed (SIGSEGV); the file may be damaged"),
         ("import os; os._exit(3)", "the parser crashed (exit status 3); the file may be damaged"),
-        ("import ctypes; ctypes.string_at(0)", "the parser crashed (SIGSEGV); the file may be damaged"),
         ("bytearray(4 << 30)", "expected to need at most 2048 MB to be parsed (max_memory_mb)"),
         ("raise RecursionError('deep')", "damaged: expected a readable .pdf file, got RecursionError: deep"),
     ],
-    ids=["killed", "ended", "segmentation fault", "memory", "recursion"],
 )
 def test_a_crash_costs_one_file(folder, sabotaged, starts, code, reason):
     three(folder)
@@ -926,18 +845,12 @@ def test_a_process_killed_from_outside_costs_nothing(folder, sabotaged, starts, 
     assert found.reasons == {} and len(found.documents) == 4
 
 
-def test_the_process_imports_neither_torch_nor_dagster(folder, sabotaged):
-    three(folder)
-    heavy = ("torch", "dagster", "pyarrow", "pydantic")
-    sabotaged("c.docx", f"import sys; raise ValueError(' '.join(m for m in {heavy} if m in sys.modules) or 'none')")
-    assert reading_of(folder).reasons == {"c.docx": "none"}
-
-
-def test_the_process_is_given_no_secrets(folder, sabotaged, monkeypatch):
+def test_the_process_imports_neither_torch_nor_dagster_and_is_given_no_secrets(folder, sabotaged, monkeypatch):
     three(folder)
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    sabotaged("c.docx", "import os; raise ValueError(os.environ.get('OPENAI_API_KEY', 'none'))")
-    assert reading_of(folder).reasons == {"c.docx": "none"}
+    seen = "[m for m in ('torch', 'dagster', 'pyarrow', 'pydantic') if m in sys.modules]"
+    sabotaged("c.docx", f"import os, sys; raise ValueError(f\"{{os.environ.get('OPENAI_API_KEY')}} {{{seen}}}\")")
+    assert reading_of(folder).reasons == {"c.docx": "None []"}
 
 
 def test_a_library_that_is_missing_is_no_fault_of_the_file(folder, sabotaged):
@@ -973,19 +886,6 @@ def test_nothing_that_the_process_answers_is_taken_on_trust(folder, sabotaged, a
     found = reading_of(folder)
     assert list(found.reasons) == ["b.pdf"] and "the parser crashed" in found.reasons["b.pdf"]
     assert set(found.documents) == {"good.txt", "a.pdf", "c.docx"}
-
-
-def test_text_of_many_bytes_is_recorded_and_the_next_file_is_read(folder):
-    fill(folder, a_epub=zipped(epub_parts(one="<p>" + "\u00e9" * 60_000 + "</p>")), b_epub=epub_file())
-    found = reading_of(folder, limit=100_000)
-    assert "expected at most 100000 bytes of text (max_document_mb), got 120000" in found.reasons["a.epub"]
-    assert "b.epub" in found.documents
-
-
-def test_the_least_memory_suffices_for_small_files(folder):
-    three(folder)
-    fill(folder, d_pptx=pptx_file(), e_epub=epub_file())
-    assert reading_of(folder, Limits(memory_bytes=256_000_000)).reasons == {}
 
 
 def test_a_process_whose_parent_is_gone_ends(folder):
@@ -1027,15 +927,3 @@ def test_unchanged_files_are_not_parsed_again(folder, tmp_path, monkeypatch, sta
 
 
 # Settings
-
-
-def test_limits_of_a_corpus(tmp_path):
-    def settings(**given):
-        (tmp_path / "mog.yaml").write_text(json.dumps({"corpora": {"a": {"path": ".", **given}}}))
-        found = config.load(tmp_path / "mog.yaml").corpora["a"]
-        return found.max_seconds, found.max_memory_mb, found.max_unpacked_mb
-
-    assert settings() == (60, 2048, 200)
-    assert settings(max_seconds=5) == (5, 2048, 200)
-    with pytest.raises(ConfigError, match="max_seconds"):
-        settings(max_seconds=0)

@@ -219,12 +219,6 @@ def test_a_row_that_cannot_be_read_is_told_by_line_and_the_next_is_read(file, ce
     assert [r["question"] for r in records(path)] == ["Good?"]
 
 
-def test_formulas_are_texts(file):
-    formula = '=HYPERLINK("http://x")|@SUM(1)'
-    (found,) = records(file("q.csv", 'question,answer\nWhy?,"=HYPERLINK(""http://x"")|@SUM(1)"\n'))
-    assert found["answer"] == formula
-
-
 def test_byte_order_marks_and_legacy_encodings_are_read_as_in_a_corpus(file):
     text = "question,answer\nWhere is the café?,à côté\n"
     for encoding in ("utf-8-sig", "utf-16"):
@@ -300,11 +294,7 @@ def test_row_groups_that_do_not_fit_are_refused(parquet, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        (
-            "q.xlsx",
-            "PK",
-            "expected a file that ends in .jsonl, .jsonl.gz, .csv, .tsv, .csv.gz, .tsv.gz",
-        ),
+        ("q.xlsx", "PK", "expected a file that ends in .jsonl, .jsonl.gz, .csv, .tsv, .csv.gz, .tsv.gz"),
         pytest.param("train-v2.0.json", "{}", "`mog import squad ", marks=pytest.mark.whole),
         ("q.csv", "one,two\n1,2\n", "expected a column `question`, found one, two: rename one, or name it under `colu"),
         ("q.csv", b"\x7fELF\0\0\xff\xfe", "expected a table of questions, got: binary content"),

@@ -273,16 +273,3 @@ def test_a_text_box_follows_its_paragraph_and_kanji_are_not_read_twice(tmp_path)
     kanji = paragraph("", inside=f"<w:r>{reading}</w:r>")
     found = document(tmp_path, word(paragraph("Before ", inside=f"{box}<w:r><w:t>after.</w:t></w:r>"), kanji))
     assert found.text == "Before after.\nOne.\nTwo.\n\n水"
-
-
-@pytest.mark.parametrize(
-    ("content", "other"),
-    [(b"{\\rtf1 M}", "RTF"), (b"\xef\xbb\xbf<html>", "HTML or XML"), (b"", "an empty file")],
-)
-def test_a_file_of_another_kind_is_called_by_its_kind(tmp_path, content, other):
-    folder = tmp_path / "c"
-    folder.mkdir()
-    (folder / "a.docx").write_bytes(content)
-    (folder / "b.txt").write_text("Fine.")
-    (skipped,) = read_corpus(folder).skipped
-    assert skipped.reason == f"expected a .docx file (a zip archive), got {other}: save it as .docx"

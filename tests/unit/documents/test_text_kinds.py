@@ -59,17 +59,13 @@ def test_json_has_its_letters_and_lines(read):
         b_json='{"a":"Rhein"}',
         c_json='{"a": "\\u00e4",',
         d_json='{\n"n": 1.50\n}',
+        e_json='{"name": "heron", "name": "crane"}',
     )
     assert '"Flüsse": [\n  "東京"' in documents["a.json"].text
     assert documents["b.json"].text == '{\n "a": "Rhein"\n}'
-    # What is no JSON, and what people can read, stays.
+    # What is no JSON, what people can read, and what would lose a value, stays.
+    assert documents["e.json"].text == '{"name": "heron", "name": "crane"}'
     assert (documents["c.json"].text, documents["d.json"].text) == ('{"a": "\\u00e4",', '{\n"n": 1.50\n}')
-
-
-@pytest.mark.whole
-def test_json_in_which_a_key_occurs_twice_loses_none_of_its_values(read):
-    documents, _ = read(a_json='{"name": "heron", "name": "crane"}')
-    assert documents["a.json"].text == '{"name": "heron", "name": "crane"}'
 
 
 @pytest.mark.whole
@@ -92,15 +88,11 @@ def test_many_blank_lines_of_subtitles_take_no_time_that_grows_with_their_square
 
 
 def test_pages_are_read_as_pages(read):
-    documents, _ = read(a_xhtml="<html><head><title>T</title></head><body><p>Shown.</p></body></html>")
-    assert (documents["a.xhtml"].title, documents["a.xhtml"].text) == ("T", "Shown.")
+    page = "<html><head><title>T</title></head><body><p>Shown.</p></body></html>"
+    documents, _ = read(a_xhtml=page, a_htm=page)
+    assert [(d.title, d.text) for d in documents.values()] == [("T", "Shown.")] * 2
 
 
 def test_settings_of_a_project_are_no_document(read):
     documents, skipped = read(mog_yaml="corpora: {}", a_txt="Fine.")
     assert sorted(documents) == ["a.txt"] and "settings of a project" in skipped["mog.yaml"]
-
-
-def test_htm_is_html(read):
-    documents, _ = read(a_htm="<p>Five <em>eggs</em></p>")
-    assert documents["a.htm"].text == "Five eggs"
