@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -76,7 +77,8 @@ class Settings(SettingsModel):
         if self.encoder.query_model is not None:
             raise ValueError(
                 "encoder.query_model: expected none, because vectors of questions and chunks have to "
-                f"come from one model, got {self.encoder.query_model!r}; name the pair under experiments.encoders"
+                f"come from one model, got {reprlib.repr(self.encoder.query_model)}; name the pair under "
+                "experiments.encoders"
             )
         return self
 

@@ -18,7 +18,7 @@ def _address(address: str) -> str:
             "the cluster: run it on a node of the cluster, with `auto` or the address `host:port` of the head node"
         )
     if address != "auto" and not (host and port.isdecimal() and 0 < int(port) < 65536):
-        raise ValueError(f"expected `auto` or `host:port`, got {address!r}")
+        raise ValueError("`auto` or `host:port`")
     return address
 
 
