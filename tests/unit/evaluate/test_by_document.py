@@ -16,7 +16,6 @@ from mog_assets.evaluate.scores import compare, score
 from mog_assets.evaluate.significance import (
     bootstrap_interval,
     by_document,
-    compare_cells,
     detectable,
     effect_size,
     least_p,
@@ -195,17 +194,6 @@ def test_answers_are_scored_by_document_and_one_without_evidence_is_its_own():
     bare = [Question(q.id, "?", "", "test", answer="yes") for q in questions]
     row = score_answers(mark(answers, {"s": bare}), 0).set_index(["method", "measure"]).loc[("one-step", "exact match")]
     assert row["documents"] == 90 and row["p_vs_cot"] < 0.001
-
-
-def test_compared_cells_are_those_of_the_functions_alone():
-    values = np.random.default_rng(4).random((90, 2, 1))
-    found = compare_cells(values, np.array([[-1], [0]]), DOCUMENTS, seed=3)
-    differences = by_document(values[:, 1] - values[:, 0], DOCUMENTS)
-    low, high = bootstrap_interval(differences, seed=3)
-    assert (found["difference_low"][1, 0], found["difference_high"][1, 0]) == pytest.approx((low[0], high[0]))
-    assert found["p"][1, 0] == permutation_p(differences)[0]
-    assert found["effect"][1, 0] == pytest.approx(effect_size(differences)[0])
-    assert found["detectable"][1, 0] == pytest.approx(detectable(differences)[0])
 
 
 def test_a_question_lacks_no_document():

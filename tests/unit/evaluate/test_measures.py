@@ -16,7 +16,6 @@ from shared import examples
 
 from mog_assets.evaluate.measures import CONTEXTS, TOKENS, evaluate, lower_is_better, measure_names, range_of
 from mog_assets.questions.sets import Evidence, Question
-from mog_assets.search.controls import pieces
 
 METHODS = ("searching", "finding")
 COLUMNS = ["question_set", "method", "question", "rank", "corpus", "doc", "start", "end", "tokens"]
@@ -183,53 +182,13 @@ def ranked_once(*found):
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-@pytest.mark.parametrize(
-    ("found", "tokens"),
-    [
-        ([(("c", "d", 0, 100), 30)], 30),
-        ([(("c", "e", 0, 9), 400), (("c", "d", 0, 100), 30)], 430),
-        # Two passages hold the piece together; the third is not read.
-        ([(("c", "d", 60, 200), 30), (("c", "d", 0, 60), 20), (("c", "d", 0, 100), 7)], 50),
-        # All but one character.
-        ([(("c", "d", 0, 99), 30)], TOKENS),
-        # Either piece will do.
-        ([(("c", "d", 0, 50), 30), (("c", "f", 0, 10), 1)], 31),
-        ([(("c", "e", 0, 9), 1999), (("c", "d", 0, 100), 1)], 2000),
-        ([(("c", "e", 0, 9), 5000), (("c", "d", 0, 100), 1)], 2000),
-        ([(("c", "d", 0, 100), 0)], 1),
-    ],
-)
-def test_tokens_to_answer_by_hand(found, tokens):
-    # Evidence that overlaps is one piece.
-    members = {"set": [question("q", ("c", "d", 0, 70), ("c", "d", 40, 100), ("c", "f", 0, 10))]}
-    assert evaluate(ranked_once(*found), members, 2)["tokens_to_answer"].tolist() == [tokens]
-
-
-def test_pieces_stand_where_the_first_of_their_spans_does():
-    spans = [("c", "z", 5, 9), ("c", "a", 10, 20), ("b", "a", 10, 20), ("c", "z", 0, 5), ("c", "a", 21, 30)]
-    spans += [("c", "a", 15, 18), ("c", "e", 3, 3)]
-    assert pieces(question("q", *spans)) == [
-        ("c", "z", 0, 9),
-        ("c", "a", 10, 20),
-        ("b", "a", 10, 20),
-        ("c", "a", 21, 30),
-    ]
-
-
 def test_perfect_run_has_the_best_value_and_no_run_the_worst_of_every_measure():
     gold = [("c", "d", 100, 400), ("c", "e", 0, 200)]
     runs = ranked_once(*((span, 1) for span in gold))
     members = {"set": [question("q", *gold), question("silent", *gold)]}
     table = evaluate(runs, members, 2).set_index("question")
-    assert list(table.columns) == [
-        "question_set",
-        "split",
-        "evidence",
-        "method",
-        "document",
-        *measure_names(2),
-        "answered",
-    ]
+    described = ["question_set", "split", "evidence", "method", "document"]
+    assert list(table.columns) == [*described, *measure_names(2), "answered"]
     for name in measure_names(2):
         worst, best = range_of(name)[:: -1 if lower_is_better(name) else 1]
         assert (table.loc["q", name], table.loc["silent", name]) == (best, worst)

@@ -51,12 +51,6 @@ def test_a_process_of_its_own_says_nothing_but_the_method(plain):
     assert result.stderr == "ranked by fused\n"
 
 
-def test_ask_needs_no_method(plain):
-    result = called("ask", QUESTION, "--config", plain.config)
-    assert result.exit_code == 0, result.stderr
-    assert "notes/a" in result.stdout
-
-
 @pytest.mark.parametrize("method", ["mog", "mix", "mog-paper", "hybrid:mog-paper", "mog-paper+topics"])
 def test_a_method_that_needs_training_names_the_remedy(plain, method):
     result = called("search", QUESTION, "--method", method, "--config", plain.config)
@@ -66,27 +60,13 @@ def test_a_method_that_needs_training_names_the_remedy(plain, method):
     assert "question_sets.NAME.train" in said and "use 'fused'" in said
 
 
-def test_a_method_of_the_graph_that_needs_a_router_names_the_one_of_the_graph_that_does_not(plain):
-    result = called("search", QUESTION, "--method", "mogg-paper", "--config", plain.config)
-    assert result.exit_code == 2 and "use 'mogg-uniform'" in one_line(result.stderr)
-
-
 def test_a_way_of_answering_that_needs_a_router_names_the_remedy(plain):
     result = called("ask", QUESTION, "--method", "mog-paper -> one-step", "--config", plain.config)
     assert result.exit_code == 2
     assert "needs training" in one_line(result.stderr)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["export"],
-        ["experiment"],
-        ["experiment", "--all"],
-        ["experiment", "cost"],
-        ["results"],
-    ],
-)
+@pytest.mark.parametrize("command", [["export"], ["experiment"], ["experiment", "cost"], ["results"]])
 def test_what_needs_questions_says_so_and_not_to_run_again(plain, command, monkeypatch):
     monkeypatch.setenv("MOG_CONFIG", str(plain.config))
     result = called(*command)

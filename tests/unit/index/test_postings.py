@@ -89,14 +89,6 @@ def test_without_saturation_a_term_adds_the_same_however_often_it_is_there(tmp_p
     assert matches.scores(np.array([2.0, 3.0, 5.0]), None).tolist() == [3, 5, 2]
 
 
-def test_a_term_that_is_asked_for_twice_counts_twice(tmp_path):
-    postings = postings_of([["a", "b"], ["b", "b", "c"]], [1], tmp_path)
-    norms = saturation(postings.lengths, 2.5, 1.5, 0.75)
-    once, twice = (postings.matches(["b"] * times).scores(np.ones(1), norms) for times in (1, 2))
-    np.testing.assert_allclose(twice, 2 * once)
-    assert once.all()
-
-
 def test_nothing_is_scored_where_there_is_nothing():
     nothing = Postings([], Terms([]))
     matches = nothing.matches(["a"])

@@ -1,23 +1,14 @@
 """Counts of the texts of every level, and the names of methods."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
-from shared import SAMPLES
 
 from mog_assets.config import settings_model
-from mog_assets.documents.documents import into_buckets, write_documents
-from mog_assets.documents.reading import read_corpus
-from mog_assets.index.encoding import bucket_texts
-from mog_assets.index.layouts import bucket_layout, join_layouts
-from mog_assets.index.tokens import assemble, count_bucket, level_counts
 from mog_assets.resources.errors import ConfigError
 from mog_assets.search.depth import cut
 from mog_assets.search.methods import RETRIEVERS, named_methods, parse
 from mog_assets.search.passages import Passages
-from mog_assets.text.chunkers import split_bucket
-from mog_assets.text.terms import terms_of, tokenise
+from mog_assets.text.terms import terms_of
 
 SETTINGS = settings_model().model_validate({"corpora": {"c": {"path": "x"}}})
 TRAINED = settings_model().model_validate(
@@ -26,42 +17,6 @@ TRAINED = settings_model().model_validate(
 
 
 # Counts of levels
-
-
-def counted(tmp_path, documents, finest_chars, buckets):
-    """Term counts and layout of a corpus by way of its files."""
-    files, layouts = [], []
-    for bucket, held in into_buckets(documents, buckets).items():
-        paths = [tmp_path / f"{kind}-{bucket}.parquet" for kind in ("documents", "spans", "terms")]
-        write_documents(held, paths[0])
-        assert split_bucket(str(paths[0]), str(paths[1]), "sentences", finest_chars) == len(held)
-        assert count_bucket(str(paths[0]), str(paths[1]), str(paths[2])) == len(held)
-        files.append(paths)
-        layouts.append(bucket_layout(paths[0], paths[1]))
-    counts = assemble([terms for _, _, terms in files], layouts)
-    return counts, layouts, [paths[0] for paths in files]
-
-
-@pytest.mark.parametrize("level", [1, 2, 3, 4, 5])
-def test_counts_of_a_level_are_those_of_its_texts(tmp_path, level):
-    documents = read_corpus(SAMPLES / "garden.jsonl").documents
-    counts, layouts, files = counted(tmp_path, documents, 300, 4)
-    matrix = level_counts(counts["chunks"], counts["titles"], join_layouts("garden", layouts), level).tocsr()
-    texts = [t for layout, file in zip(layouts, files, strict=True) for t in bucket_texts(file, layout, level)]
-    ids, terms = tokenise(texts)
-    assert matrix.shape[0] == len(texts)
-    for row, tokens in enumerate(ids):
-        expected = Counter(terms[i] for i in tokens)
-        entries = slice(matrix.indptr[row], matrix.indptr[row + 1])
-        held = zip(matrix.indices[entries], matrix.data[entries], strict=True)
-        assert {counts["terms"][i]: n for i, n in held if n} == expected
-
-
-def test_empty_titles_and_bare_punctuation_count_for_nothing(tmp_path):
-    (tmp_path / "docs.jsonl").write_text('{"id": "a", "text": "?!"}\n{"id": "b", "text": "Growing tomatoes."}')
-    counts, _, _ = counted(tmp_path, read_corpus(tmp_path / "docs.jsonl").documents, 300, 1)
-    assert counts["terms"] == ["grow", "tomato"]
-    assert counts["titles"].nnz == 0
 
 
 def test_words_that_say_nothing_leave_no_terms():
@@ -95,19 +50,14 @@ def test_runs_are_cut_where_no_measure_sees_further():
     ("name", "default", "canonical", "retriever", "kind", "level"),
     [
         ("mog-paper", "bm25", "mog-paper", "bm25", "mog-paper", None),
-        ("oracle-paper", "hybrid", "oracle-paper", "hybrid", "oracle-paper", None),
         ("fixed-3", "bm25", "fixed-3", "bm25", "fixed", 3),
         ("fused-paper-2", "bm25", "fused-paper-2", "bm25", "fused-paper", 2),
         (" hybrid:mog-paper ", "bm25", "hybrid:mog-paper", "hybrid", "mog-paper", None),
         ("bm25:mog-paper", "bm25", "mog-paper", "bm25", "mog-paper", None),
-        ("dense-2", "bm25", "dense-2", "dense", "fixed", 2),
         ("dense:fixed-2", "bm25", "dense-2", "dense", "fixed", 2),
         ("dense-2", "dense", "fixed-2", "dense", "fixed", 2),
-        ("random", "dense", "random", None, "random", None),
         (" gold", "bm25", "gold", None, "gold", None),
-        ("fused", "dense", "fused", None, "fused", None),
         ("mog ", "bm25", "mog", None, "mog", None),
-        ("mix", "hybrid", "mix", None, "mix", None),
         ("auto", "bm25", "auto", None, "auto", None),
     ],
 )

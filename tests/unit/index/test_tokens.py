@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, assume, event, example, given, settings
 from hypothesis import strategies as st
 
-import mog_assets
 from mog_assets.documents.documents import make_document, write_documents
 from mog_assets.index.layouts import bucket_layout
 from mog_assets.index.tokens import assemble, count_bucket, level_counts
@@ -94,20 +93,3 @@ def test_words_are_counted_on_every_level_in_the_chunk_that_they_start_in(chunke
                 assert ours == title + Counter(term for _, term in counted(document.text[start:end], language))
             else:
                 event("cut inside a word")
-
-
-def test_a_chinese_question_finds_its_passage(tmp_path, materialise_project, make_project):
-    texts = {
-        "heron": "苍鹭站在池塘边的浅水里,一动不动地等鱼。它的巢在高大的松树上。",
-        "bridge": "这座石桥建于宋代,长约三百米。桥面用花岗岩铺成。",
-        "tea": "新茶在清明以前采摘,当天就要炒干。茶叶放在阴凉的地方保存。",
-    }
-    (tmp_path / "docs").mkdir()
-    for name, text in texts.items():
-        (tmp_path / "docs" / f"{name}.txt").write_text(text, encoding="utf-8")
-    project = make_project(tmp_path, {"corpora": {"notes": {"path": "docs"}}, "methods": ["fixed-1"], "levels": 1})
-    assert materialise_project(project.settings).failures == []
-    with mog_assets.open(project.config, refresh=None) as opened:
-        passages = opened.search("茶叶是什么时候采摘的?", method="fixed-1").passages
-        assert passages[0].document == "tea.txt"
-        assert [p.document for p in opened.search("石桥有多长?", method="fixed-1").passages] == ["bridge.txt"]

@@ -50,18 +50,12 @@ def test_a_word_that_no_document_has_is_taken_for_the_nearest_that_some_have(voc
     ("language", "text", "typed", "meant"),
     [
         ("en", "Postgres keeps rows.", "postgers", "postgres"),
-        ("en", "Garlic and onions", "garlick", "garlic"),
         # "closes" is in no document, though a form of it is in most.
         ("en", "Two cloves. Close it, closed, closing, close.", "clowes", "cloves"),
-        ("en", "Three sieves. He saved, saves, saving.", "sives", "sieves"),
         # Another form is better than none, and is one that a document has.
         ("en", "Configurations of hosts", "configuratoin", "configurations"),
-        ("en", "Analyses were made, analyses", "analysiss", "analyses"),
-        ("de", "Häuser aus Holz", "häusser", "häuser"),
         ("de", "Die Datenbanksysteme", "datenbnk", "datenbank"),
-        ("fr", "Les chevaux mangent", "chevauxx", "chevaux"),
         ("ru", "Где корова?", "кирова", "корова"),
-        ("es", "Las bibliotecas", "bibliotecca", "bibliotecas"),
     ],
 )
 def test_a_word_is_taken_for_a_whole_word_of_the_documents(vocabulary, language, text, typed, meant):

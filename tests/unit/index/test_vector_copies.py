@@ -69,20 +69,14 @@ def test_hashes_beside_vectors_are_those_of_their_texts(ponds):
             assert keys[bytes(key)] == vector.tobytes()
 
 
-def test_a_setting_that_changes_and_changes_back_encodes_nothing_again(ponds):
+@pytest.mark.parametrize(
+    ("other", "own"), [({"finest_chars": 100}, {"finest_chars": 60}), ({"encoder": {"max_length": 8}}, {"encoder": {}})]
+)
+def test_a_setting_that_changes_and_changes_back_encodes_nothing_again(ponds, other, own):
     before = held(ponds)
-    ponds.set(finest_chars=100)
+    ponds.set(**other)
     assert encoded(ponds) > 0
-    ponds.set(finest_chars=60)
-    assert encoded(ponds) == 0
-    assert held(ponds) == before
-
-
-def test_another_encoder_and_back_encodes_nothing_again(ponds):
-    before = held(ponds)
-    ponds.set(encoder={"max_length": 8})
-    assert encoded(ponds) > 0
-    ponds.set(encoder={})
+    ponds.set(**own)
     assert encoded(ponds) == 0
     assert held(ponds) == before
 

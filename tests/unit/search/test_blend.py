@@ -11,7 +11,6 @@ from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.search.blend import Blend
 from mog_assets.search.candidates import Inputs
-from mog_assets.serve import project as serving
 from mog_assets.text.terms import terms_of
 
 GERMAN = (
@@ -107,14 +106,6 @@ def test_a_question_gets_the_same_weights_alone_and_among_others():
     np.testing.assert_array_equal(together, np.stack(alone))
 
 
-def test_a_tokenizer_has_english_words_as_tokens_and_others_in_pieces(encoder):
-    assert encoder.model.is_token(["water", "the", "Zwiebelgewächse", "手机", "", "water the"]).tolist() == [
-        True,
-        True,
-        *[False] * 4,
-    ]
-
-
 def test_the_share_of_known_terms_tells_english_from_german(encoder):
     def share(text):
         (terms,) = terms_of([text])
@@ -125,21 +116,6 @@ def test_the_share_of_known_terms_tells_english_from_german(encoder):
     assert share(GERMAN) < 0.45
     # Nothing says that the encoder does not know them.
     assert share("12 345 678") == 1
-
-
-def test_a_word_that_only_one_text_has_comes_first(write_documents, make_project, materialise_project, tmp_path):
-    subjects = ("tea", "coffee", "cocoa", "maize", "barley", "rye", "hops", "flax")
-    texts = [
-        (name, f"{name.title()} is grown on farms. A marker of its quality is the colour of {name}. " * 12)
-        for name in subjects
-    ]
-    texts[3] = ("maize", texts[3][1] + "The zanthorrhizol marker stands once in all of these texts.")
-    write_documents(tmp_path / "farm" / "crops.jsonl", texts)
-    project = make_project(tmp_path / "farm", {"corpora": {"crops": {"path": "crops.jsonl"}}, "methods": ["fused"]})
-    assert materialise_project(project.settings).failures == []
-    with serving.open(project.config) as opened:
-        for question in ("zanthorrhizol", "zanthorrhizol marker", "Where is the zanthorrhizol marker of quality?"):
-            assert "zanthorrhizol" in opened.search(question, method="fused", budget=600).passages[0].text, question
 
 
 @pytest.mark.whole

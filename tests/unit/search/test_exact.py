@@ -74,11 +74,6 @@ def test_a_ranking_without_known_items_keeps_its_scores_and_one_with_them_gives_
     np.testing.assert_allclose(np.sort(boosted(moved, scores)), np.sort(scores), atol=1e-9)
 
 
-def test_equal_scores_do_not_undo_a_place():
-    found = asked(np.ones(MANY), SOLE * np.eye(MANY, dtype=int)[7])
-    assert by_score(found, np.zeros(MANY)) == [7, *(row for row in range(MANY) if row != 7)]
-
-
 def test_pieces_that_have_the_whole_question_come_first_and_no_other_piece_between_them():
     rare = np.zeros(MANY, int)
     rare[[7, 9, 25]], rare[3] = LITERAL, SOLE

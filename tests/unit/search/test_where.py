@@ -4,11 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import mog_assets
 from mog_assets.build.tools import Tools
-from mog_assets.cli import main
 from mog_assets.index.corpora import Corpora
 from mog_assets.resources.errors import ConfigError, MissingArtefact
 from mog_assets.search.where import Field, Fields, Items, parse
@@ -66,33 +64,25 @@ A, B, C, N = DOCUMENTS
         ({"year": 2024}, {B}),
         ({"year": "2024"}, {N}),
         ({"year": [2023, "2024"]}, {A, N}),
-        ({"year": {"in": [2023]}}, {A}),
         ({"year": {"gte": 2021.5, "lt": 2024}}, {A, "l1"}),
         ({"year": {"gt": "2023"}}, {N}),
         ({"year": None}, {"l2"}),
         ({"tags": "pond"}, {A, B}),
         ({"tags": ["bird", "fox"]}, {A}),
         ({"draft": True}, {N}),
-        ({"draft": 1}, set()),
         ({"author.name": "Ada"}, {B}),
         ({"path": {"glob": "reports/*/*"}}, {A, B, C}),
-        ({"path": {"glob": "reports/**"}}, {A, B, C}),
         ({"path": {"glob": "**/*.md"}}, {A, B, N}),
         ({"path": {"glob": "*.md"}}, {N}),
         ({"path": {"glob": "reports/20?4/[bc].*"}}, {B, C}),
-        ({"path": "notes.md"}, {N}),
         ({"path": {"contains": "s/20"}}, {A, B, C}),
         ({"path": {"starts": "reports/", "ends": ".txt"}}, {C}),
-        ({"metadata.path": "mine"}, {N}),
         ({"metadata.topic": "newts"}, {N}),
         # There are too few chunks for topics.
         ({"topic": -1, "year": 2024}, {B}),
-        ({"topic": "newts"}, set()),
-        ({"topic": {"gte": 0}}, set()),
         ({"topic.label": {"contains": "out"}, "topic.probability": {"lt": 0.5}}, {A, B, C, N, "l1", "l2"}),
         ({"corpus": "lines"}, {"l1", "l2"}),
         ({"id": ["l1", N]}, {"l1", N}),
-        ({"title": {"glob": "The heron*"}}, {A}),
         ({"modified": {"gte": "2000-01-01"}}, {A, B, C, N}),
         ({"year": 2024, "tags": "bird"}, set()),
     ],
@@ -113,12 +103,6 @@ def test_neighbourhoods_keep_to_the_filter(ponds):
 def test_a_filter_that_nothing_meets_says_so(ponds):
     result = ponds.search("fish", where={"year": 1900})
     assert result.passages == [] and "corpora and documents that were asked for" in result.empty_reason
-
-
-def test_within_a_filter_the_order_is_that_without(ponds):
-    every = [p.document for p in ponds.search("fish in the pond", method="fused", k=6).passages]
-    some = [p.document for p in ponds.search("fish in the pond", method="fused", k=6, where={"tags": "pond"}).passages]
-    assert set(some) == {A, B} and len(every) > len(some)
 
 
 def test_answers_keep_to_the_filter(ponds):
@@ -157,7 +141,6 @@ def some_topics(corpora):
     ("where", "documents"),
     [
         ({"topic": 0}, [0, 3]),
-        ({"topic": [0, 1]}, [0, 1, 3]),
         ({"topic": {"gte": 0}}, [0, 1, 3]),
         ({"topic": -1}, [2, 4]),
         ({"topic.label": {"contains": "Skin"}}, [0, 3]),
@@ -165,7 +148,6 @@ def some_topics(corpora):
         ({"topic.label": "ponds", "topic.probability": {"gt": 0.5}}, [0]),
         ({"topic.probability": {"lt": 0.5}}, [0, 1, 2, 4]),
         ({"topic": 1, "corpus": "lines"}, []),
-        ({"topic": 7}, []),
     ],
 )
 def test_document_meets_a_condition_on_topics_if_one_of_its_chunks_does(corpora, where, documents):
@@ -186,18 +168,9 @@ def test_topics_that_have_not_been_built_are_an_error_with_its_remedy(corpora):
     assert fields.mask({"metadata.topic": "newts"}).sum() == 1
 
 
-def test_command_filters_by_topic(ponds, monkeypatch):
-    monkeypatch.setenv("MOG_CONFIG", str(ponds.settings.home.parent / "mog.yaml"))
-    for label, found in (("outlier", True), ("skin", False)):
-        where = json.dumps({"topic.label": {"contains": label}})
-        told = CliRunner().invoke(main, ["search", "fish", "--where", where])
-        assert told.exit_code == 0 and ("pond" in told.output) == found
-
-
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        ([], "where: expected names with conditions, got list"),
         ({"\ud800": 1}, "where: expected printable names, got '\\ud800'"),
         ("year", "where: expected names with conditions, got str"),
         ({"yaer": 2024}, "where.yaer: expected a name that documents have, got 'yaer'; did you mean 'year'?"),
@@ -207,11 +180,9 @@ def test_command_filters_by_topic(ponds, monkeypatch):
             "where.year.above: expected one of in, gt, gte, lt, lte, glob, contains, starts, ends, got 'above'",
         ),
         ({"year": {}}, "where.year: expected an operator"),
-        ({"year": {"gt": True}}, "where.year.gt: expected a number or a text, got True"),
         ({"year": {"gt": [1]}}, "where.year.gt: expected a number or a text, got [1]"),
         ({"year": {"in": 3}}, "where.year.in: expected a list of values, got 3"),
         ({"year": [{"a": 1}]}, "where.year: expected texts, numbers, true, false or null"),
-        ({"path": {"glob": 3}}, "where.path.glob: expected a text of at most 1000 characters, got 3"),
         ({"path": {"glob": "*" * 1001}}, "where.path.glob: expected a text of at most 1000 characters, got str"),
         ({"year": list(range(1001))}, "where.year: expected at most 1000 values, got 1001"),
         ({f"n{i}": 1 for i in range(33)}, "where: expected at most 32 names, got 33"),
