@@ -139,7 +139,7 @@ Pooling = Literal["mean", "cls", "last"]
 
 @dataclass(frozen=True)
 class EncoderFamily:
-    """How models are used.
+    """Use of models.
 
     Attributes:
         query: Words before a question.

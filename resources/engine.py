@@ -27,7 +27,7 @@ PoolMap = Callable[[str, list[dict[str, Any]]], Iterator[Any]]
 
 
 class EngineSettings(SettingsModel):
-    """Where work on document buckets runs: a `kind` of engine."""
+    """Engine that work on document buckets runs on: a `kind`."""
 
     kind: Annotated[str, AfterValidator(ENGINES.check)] = "inprocess"
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AnswerRow:
-    """How a question was answered; all fields are JSON values.
+    """Record of how a question was answered; all fields are JSON values.
 
     Attributes:
         question: Id of the question.

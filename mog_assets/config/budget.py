@@ -17,7 +17,7 @@ _EXPECTED = "an integer of at least 1, which are characters, or tokens, as '1000
 
 @dataclass(frozen=True)
 class Budget:
-    """How much of passages may be taken.
+    """Limit of the passages that are taken.
 
     Attributes:
         amount: At least 1.

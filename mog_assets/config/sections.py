@@ -67,7 +67,7 @@ RetrieverName = Literal["bm25", "dense", "hybrid"]
 
 
 class ChunkerSettings(NamedSettings):
-    """How texts are split into level-1 chunks: by a registered chunker, with target length `finest_chars`.
+    """Splitting of texts into level-1 chunks: by a registered chunker, with target length `finest_chars`.
 
     `fixed` counts `tokens` (words and punctuation marks) instead of characters if that is set.
     """
@@ -135,7 +135,7 @@ class Bm25Settings(SettingsModel):
 
 
 class RankingSettings(SettingsModel):
-    """What rankings know and are trained on: at most `questions` training questions of each question set.
+    """Knowledge and training of rankings: at most `questions` training questions of each question set.
 
     A share `validation` of the documents decides when the training of `mog` stops. `experts` are what rankings use
     besides BM25, vectors and titles: `mention` (what the best texts name), `pagerank` (walks along it), or experts of
@@ -148,7 +148,7 @@ class RankingSettings(SettingsModel):
 
 
 class AnsweringSettings(SettingsModel):
-    """What answers test questions, and how.
+    """Ways of answering test questions.
 
     `reader` is `extractive` (rules) or `neural` (a small network that comes with mog), which need no key, `trained`
     (the same network, trained on your own questions by the asset `reader`), or `openai`: the endpoint and model of
@@ -166,7 +166,7 @@ class AnsweringSettings(SettingsModel):
 
 
 class DriftSettings(SettingsModel):
-    """How much may change before all is measured again, and models trained: a share `training`.
+    """Change after which all is measured again, and models are trained: a share `training`.
 
     It is one of the documents: since they were measured, and since models were trained on questions about them.
     """

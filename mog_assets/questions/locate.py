@@ -122,7 +122,7 @@ class Located:
 
 
 class _Problem(Exception):
-    """Why a quote has no places."""
+    """Reason why a quote has no places."""
 
 
 def locate(

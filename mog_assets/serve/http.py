@@ -35,7 +35,7 @@ Letter = Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,8}$")]
 
 
 class Searched(BaseModel):
-    """What every request for passages or an answer can say."""
+    """Body of a request for passages or an answer."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

@@ -99,7 +99,7 @@ class Project(Retriever):
 
     @property
     def trouble(self) -> str:
-        """Why new artefacts cannot be taken over; empty if nothing is wrong."""
+        """Reason why new artefacts cannot be taken over; empty if nothing is wrong."""
         trouble = self._generations.trouble
         # It may name what not everybody sees.
         return "new artefacts cannot be taken over" if trouble and self.principal is not None else trouble

@@ -47,6 +47,9 @@ VERBS = words(
 )
 
 
+QUESTION_WORD = re.compile(r"(What|How|Whether|Which|Where|Why|Who|When)\b")
+
+
 def defined(tree: ast.AST) -> list[tuple[int, str]]:
     """Return line and name of every class, function, parameter, variable and field that a module defines."""
     names = []
@@ -91,6 +94,13 @@ def verbless(own: str, tree: ast.AST) -> list[str]:
     return bad
 
 
+def indirect(own: str, tree: ast.AST) -> list[str]:
+    """Return place of docstrings of classes and properties that ask what something is instead of naming it."""
+    kinds = (*FUNCTIONS, ast.ClassDef)
+    documented = [(node, ast.get_docstring(node) or "") for node in ast.walk(tree) if isinstance(node, kinds)]
+    return [f"{own}:{node.lineno}: {node.name}" for node, text in documented if QUESTION_WORD.match(text)]
+
+
 def test_no_definition_has_a_name_that_needs_its_context():
     bad = [fault for own, tree in trees() for fault in misnamed(own, tree)]
     assert not bad, "names that do not say what they are; see the words of BANNED:\n" + "\n".join(bad)
@@ -112,3 +122,8 @@ def test_a_banned_name_is_seen_wherever_it_is_defined(code):
 def test_docstrings_of_functions_begin_with_a_verb():
     bad = [fault for own, tree in trees() for fault in verbless(own, tree)]
     assert not bad, "docstrings whose first word is no verb of VERBS:\n" + "\n".join(bad)
+
+
+def test_docstrings_of_classes_name_what_they_are():
+    bad = [fault for own, tree in trees() for fault in indirect(own, tree)]
+    assert not bad, "docstrings that begin with a question word:\n" + "\n".join(bad)

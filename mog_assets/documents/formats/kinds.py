@@ -19,7 +19,7 @@ from mog_assets.resources import extras
 
 @dataclass(frozen=True)
 class FileReader:
-    """How PDF, Word and PowerPoint files of a corpus are read.
+    """Reading of PDF, Word and PowerPoint files of a corpus.
 
     Attributes:
         read: Reads them instead of the core, called as that of a `Format`.

@@ -15,7 +15,7 @@ LEARNED = "learned"
 
 
 class ChunkerTraining(SettingsModel):
-    """How the learned chunker is trained, on the training questions that have evidence in documents.
+    """Training of the learned chunker, on the training questions that have evidence in documents.
 
     It learns the cost of every possible chunk from sentence vectors. Documents are added until they have `spans`
     possible chunks. A share `validation` of them decides when to stop: after `patience` epochs without fewer tokens to
@@ -33,7 +33,7 @@ class ChunkerTraining(SettingsModel):
 
 
 class LearnedChunkerSettings(ChunkerSettings):
-    """How texts are split into level-1 chunks: by a registered chunker, with target length `finest_chars`.
+    """Splitting of texts into level-1 chunks: by a registered chunker, with target length `finest_chars`.
 
     `fixed` counts `tokens` (words and punctuation marks) instead of characters if that is set. `training` is that of
     `learned`.

@@ -31,7 +31,7 @@ class GraphSettings(SettingsModel):
 
 
 class SoftLabelSettings(SettingsModel):
-    """How the best chunk of each level is compared with the label text, and the label values of the two best levels."""
+    """Comparison of the best chunk of each level with the label text, and label values of the two best levels."""
 
     method: Literal["embedding", "tfidf", "hitrate"] = "embedding"
     values: tuple[float, float] = (0.8, 0.2)

@@ -64,13 +64,13 @@ class Result(BaseModel):
 
 
 class Results(BaseModel):
-    """What `search` gives."""
+    """Result of `search`."""
 
     results: list[Result]
 
 
 class Fetched(BaseModel):
-    """What `fetch` gives."""
+    """Result of `fetch`."""
 
     id: str
     title: str
@@ -80,7 +80,7 @@ class Fetched(BaseModel):
 
 
 class Answered(BaseModel):
-    """What `ask` gives: without an answer that is probably right, the sentence that most likely has it."""
+    """Result of `ask`: without an answer that is probably right, the sentence that most likely has it."""
 
     answer: str | None
     failure: str

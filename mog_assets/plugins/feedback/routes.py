@@ -23,7 +23,7 @@ class _Strict(BaseModel):
 
 
 class UsedPlace(_Strict):
-    """Where a passage stands."""
+    """Place of a passage."""
 
     corpus: str = Field(max_length=NAME_CHARS, description="The corpus.")
     document: str = Field(max_length=NAME_CHARS, description="The id of the document.")

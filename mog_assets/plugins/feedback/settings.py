@@ -8,7 +8,7 @@ from mog_assets.resources.settings import Count, SettingsModel
 
 
 class UseSettings(SettingsModel):
-    """Whether questions, and the passages that were said to answer them, are kept in the home folder: for `days` days.
+    """Log of questions, and of the passages that were said to answer them, in the home folder: for `days` days.
 
     Nothing is kept unless `log` is true.
     """

@@ -24,7 +24,7 @@ _BATCH = 64
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a request has no answer.
+    """Reason why a request has no answer.
 
     Attributes:
         reason: In one sentence.

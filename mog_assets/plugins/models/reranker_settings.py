@@ -53,7 +53,7 @@ class RerankRequest:
 
 
 class RerankModel(Protocol):
-    """What reads."""
+    """A model that reads a question together with texts, and scores them."""
 
     @property
     def fingerprint(self) -> str:

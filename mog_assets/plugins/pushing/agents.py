@@ -29,7 +29,7 @@ Notes = Annotated[Sequence[Note], Field(description="Documents.")]
 
 
 class Taken(BaseModel):
-    """What `push` gives: how many documents are new, changed or gone."""
+    """Result of `push`: how many documents are new, changed or gone."""
 
     changed: int
 

@@ -107,7 +107,7 @@ class Collections(Protocol):
     """Opens collections by name."""
 
     place: str
-    """Where the vectors are, as readable text."""
+    """Place of the vectors, as readable text."""
 
     def open(self, name: str, size: int, to_search: bool = False) -> AbstractContextManager[Collection]:
         """Open a collection of vectors with `size` entries; it is created if it does not exist.

@@ -10,7 +10,7 @@ from mog_assets.resources.settings import SettingsModel
 
 
 class QdrantSettings(SettingsModel):
-    """How Qdrant stores vectors: as they are, rounded to 16 bits, or in about a byte for each number."""
+    """Form of vectors in Qdrant: as they are, rounded to 16 bits, or in about a byte for each number."""
 
     # Hits are compared again with the vectors of the store. See benchmarks/README.md.
     vectors: Literal["float32", "float16", "int8"] = "int8"
