@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.settings import MOST_THREADS, Count, SettingsModel
+from mog_assets.resources.settings import MOST_THREADS, Count, SettingsModel, absolute
+from mog_assets.resources.tokens import TIKTOKEN
 
 # YAML reads `on` and `off` as true and false.
 _Switch = Annotated[
     Literal["auto", "on", "off"],
     BeforeValidator(lambda value: ("off", "on")[value] if isinstance(value, bool) else value),
 ]
+
+
+def _tokenizer(name: str, info: ValidationInfo) -> str:
+    return name if name.startswith(TIKTOKEN) else str(absolute(Path(name), info))
 
 
 class LlmSettings(SettingsModel):
@@ -39,7 +45,7 @@ class LlmSettings(SettingsModel):
     budget_usd: float | None = Field(None, ge=0)
     price_in: float = Field(0.0, ge=0)
     price_out: float = Field(0.0, ge=0)
-    tokenizer: Annotated[str, Field(min_length=1)] | None = None
+    tokenizer: Annotated[str, Field(min_length=1), AfterValidator(_tokenizer)] | None = None
 
     @model_validator(mode="after")
     def _priced(self) -> LlmSettings:

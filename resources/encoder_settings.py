@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
-from pydantic import Field, create_model, model_validator
+from pydantic import create_model, model_validator
 
 from mog_assets.resources import extras
 from mog_assets.resources.registry import ENCODER_KEYS, ENCODERS, FAMILIES
-from mog_assets.resources.settings import Count, NamedSettings
+from mog_assets.resources.settings import Count, ModelName, NamedSettings
 
 EMBEDDED = "all-MiniLM-L6-v2"
 
@@ -39,8 +39,8 @@ class EncoderSettings(NamedSettings):
     main: ClassVar[str] = "model"
 
     # The paper's encoder is FacebookAI/roberta-base; the embedded one needs no download.
-    model: Annotated[str, Field(min_length=1)] = EMBEDDED
-    query_model: str | None = None
+    model: ModelName = EMBEDDED
+    query_model: ModelName | None = None
     query_prompt: str | None = None
     passage_prompt: str | None = None
     dimensions: Count | None = None

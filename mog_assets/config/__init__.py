@@ -9,7 +9,6 @@ from mog_assets.config.loading import (
     file,
     load,
     parse,
-    placed_encoder,
 )
 from mog_assets.config.sections import (
     AnsweringSettings,

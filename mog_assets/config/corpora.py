@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
@@ -19,7 +17,7 @@ from pydantic import (
 
 from mog_assets import registry
 from mog_assets.registry import Registry
-from mog_assets.resources.settings import SettingsModel
+from mog_assets.resources.settings import Place, SettingsModel
 
 # The key of an asset, its parts joined by `/`.
 AssetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$")]
@@ -34,16 +32,6 @@ class Listed:
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Return the schema with the names."""
         return {**handler(schema), "enum": [*self.registry]}
-
-
-def _path(value: Any) -> Any:
-    # An empty path would be the folder of mog.yaml.
-    if isinstance(value, str) and not value.strip():
-        raise ValueError("a path")
-    return value
-
-
-Place = Annotated[Path, BeforeValidator(_path)]
 
 
 def _address(text: str) -> str:

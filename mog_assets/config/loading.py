@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import errno
 import json
 import os
 import re
@@ -20,12 +19,9 @@ from yaml.constructor import SafeConstructor
 from mog_assets import registry
 from mog_assets.config.corpora import CorpusSettings
 from mog_assets.config.settings import Settings, settings_model
-from mog_assets.resources.chat import LlmSettings
-from mog_assets.resources.encoder_settings import EncoderT
 from mog_assets.resources.errors import ConfigError
 from mog_assets.resources.printable import printable
 from mog_assets.resources.settings import SettingsModel
-from mog_assets.resources.tokens import TIKTOKEN
 
 CONFIG_VARIABLE = "MOG_CONFIG"
 DEFAULT_CONFIG = "mog.yaml"
@@ -51,17 +47,27 @@ def load(path: str | Path | None = None) -> Settings:
 def parse(values: Mapping[str, Any], source: Path) -> Settings:
     """Return settings from the keys and values of a configuration."""
     settings = checked(settings_model(), _prepared(values), source)
-    try:
-        return _absolute(settings, source.parent)
-    except ConfigError as error:
-        raise ConfigError(f"configuration {printable(source)}: {error}") from error
+    corpora = {name: _with_source(corpus, copies(settings.home, name)) for name, corpus in settings.corpora.items()}
+    return settings.model_copy(update={"corpora": corpora})
+
+
+def copies(home: Path, corpus: str) -> Path:
+    """Return the folder to which the items of a source are copied."""
+    return home / "cache" / "sources" / corpus
+
+
+def _with_source(corpus: CorpusSettings, folder: Path) -> CorpusSettings:
+    """Return a corpus of a source with its address and the folder of its copies; others as they are."""
+    named = {scheme: getattr(corpus, key) for key, scheme in registry.SOURCE_FILES.items()}
+    address = corpus.source or next((f"{scheme}://{file}" for scheme, file in named.items() if file is not None), None)
+    return corpus if address is None else corpus.model_copy(update={"source": address, "path": folder})
 
 
 def checked(kind: type[SettingsT], values: Mapping[str, Any], source: Path) -> SettingsT:
     """Return keys and values as settings of a kind."""
     try:
         # In strict JSON mode "5" and true are not numbers, while a list becomes a tuple and a text a path.
-        return kind.model_validate_json(json.dumps(values), strict=True)
+        return kind.model_validate_json(json.dumps(values), strict=True, context={"folder": source.parent})
     except ValidationError as error:
         lines = "; ".join(_explain(kind, detail) for detail in error.errors())
         raise ConfigError(f"configuration {printable(source)}: {lines}") from error
@@ -71,64 +77,6 @@ def _prepared(values: Mapping[str, Any]) -> Mapping[str, Any]:
     for section in registry.SECTIONS.values():
         values = section.prepare(dict(values))
     return values
-
-
-def _absolute(settings: Settings, base: Path) -> Settings:
-    sources = {name: _source_file(name, c, base) for name, c in settings.corpora.items()}
-    local = {name: c for name, c in settings.corpora.items() if c.source is None and not sources[name]}
-    corpora = {name: resolved(f"corpora.{name}.path", c.path, base) for name, c in local.items()}
-    sets = {
-        name: resolved(f"question_sets.{name}.path", q.path, base)
-        for name, q in settings.question_sets.items()
-        if q.path is not None
-    }
-    home = resolved("home", settings.home, base)
-    check_home(home, corpora)
-    corpora |= {name: copies(home, name) for name in settings.corpora if name not in corpora}
-    return settings.model_copy(
-        update={
-            "home": home,
-            **{name: section.place(section.of(settings), base) for name, section in registry.SECTIONS.items()},
-            "encoder": placed_encoder("encoder", settings.encoder, base),
-            "llm": _llm(settings, base),
-            "corpora": {
-                name: c.model_copy(update={"path": corpora[name], **sources[name]})
-                for name, c in settings.corpora.items()
-            },
-            "question_sets": {
-                name: q.model_copy(update={"path": sets.get(name)}) for name, q in settings.question_sets.items()
-            },
-        }
-    )
-
-
-def _source_file(name: str, corpus: CorpusSettings, base: Path) -> dict[str, Any]:
-    """Return the file of a source that a key of a corpus names, and its address; nothing if none does."""
-    for key, scheme in registry.SOURCE_FILES.items():
-        if (file := getattr(corpus, key)) is not None:
-            file = resolved(f"corpora.{name}.{key}", file, base)
-            return {key: file, "source": f"{scheme}://{file}"}
-    return {}
-
-
-def copies(home: Path, corpus: str) -> Path:
-    """Return the folder to which the items of a source are copied."""
-    return home / "cache" / "sources" / corpus
-
-
-def _llm(settings: Settings, base: Path) -> LlmSettings:
-    tokenizer = settings.llm.tokenizer
-    if tokenizer is None or tokenizer.startswith(TIKTOKEN):
-        return settings.llm
-    file = resolved("llm.tokenizer", Path(tokenizer), base)
-    return settings.llm.model_copy(update={"tokenizer": str(file)})
-
-
-def placed_encoder(key: str, encoder: EncoderT, base: Path) -> EncoderT:
-    """Return the settings of an encoder, which stand at a key, with absolute paths of its models."""
-    named = {field: getattr(encoder, field) for field in ("model", "query_model")}
-    sources = {f: encoder_source(f"{key}.{f}", model, base) for f, model in named.items() if model is not None}
-    return encoder.model_copy(update=sources)
 
 
 def _explain(kind: type[SettingsModel], detail: Any) -> str:
@@ -171,63 +119,6 @@ def _model_at(kind: Any, location: Sequence[str | int]) -> list[str]:
 
 def _is_model(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, SettingsModel)
-
-
-def resolved(key: str, path: Path, base: Path) -> Path:
-    """Return a path of the settings made absolute: `~` is expanded, links are followed."""
-
-    def wrong(reason: str) -> ConfigError:
-        return ConfigError(f"{key}: expected a path, got {printable(path)[:200]!r}: {reason}")
-
-    try:
-        expanded = path.expanduser()
-    except RuntimeError:
-        raise wrong(f"{path.parts[0]} is not the home of a user of this machine; write the full path") from None
-    try:
-        absolute = (base / expanded).resolve()
-        os.stat(absolute)
-    except RuntimeError:
-        raise wrong("its links lead in a circle") from None
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise wrong("its links lead in a circle") from None
-        if error.errno == errno.ENAMETOOLONG:
-            raise wrong("it is too long for this system") from None
-        # Other faults are reported by the code that reads or creates it.
-        absolute = (base / expanded).resolve()
-    return absolute
-
-
-def encoder_source(key: str, model: str, base: Path) -> str:
-    """Return the name of an encoder's model, or its absolute folder if a path was given."""
-    if not model.startswith((".", "/", "~")):
-        return model
-    folder = resolved(key, Path(model), base)
-    files = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
-    if "config.json" in files and any(name.endswith(".safetensors") for name in files):
-        return str(folder)
-    got = f"a folder with {len(files)} other files" if folder.is_dir() else "a file" if folder.exists() else "nothing"
-    raise ConfigError(
-        f"{key}: expected a folder with config.json, tokenizer.json and model.safetensors, got "
-        f"{printable(folder)}, where there is {got}; name another folder, or a model without a path"
-    )
-
-
-def check_home(home: Path, corpora: dict[str, Path]) -> None:
-    """Check that the home can be a folder and that its files would not be read as documents."""
-    existing = next(place for place in (home, *home.parents) if os.path.lexists(place))
-    if not existing.is_dir():
-        raise ConfigError(
-            f"home: expected a folder, or a path where one can be created, got {printable(home)}, but "
-            f"{printable(existing)} is a file: choose another path"
-        )
-    for name, path in corpora.items():
-        inside = home == path or path in home.parents
-        if inside and path.is_dir() and not any(part.startswith(".") for part in home.relative_to(path).parts):
-            raise ConfigError(
-                f"home: expected a folder outside every corpus, got {printable(home)} in corpora.{name}.path, whose "
-                "files would be read as documents: choose another, or one whose name starts with a dot"
-            )
 
 
 MOST_BYTES = 1_000_000

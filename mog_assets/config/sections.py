@@ -16,8 +16,8 @@ from pydantic import (
 )
 
 from mog_assets import registry
-from mog_assets.config.corpora import Listed, Place
-from mog_assets.resources.settings import Count, NamedSettings, SettingsModel
+from mog_assets.config.corpora import Listed
+from mog_assets.resources.settings import Count, NamedSettings, Place, SettingsModel
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, ValidationInfo, create_model, model_validator
 
 from mog_assets import registry
 from mog_assets.config.budget import Written
-from mog_assets.config.corpora import CorpusSettings, Place, corpus_settings
+from mog_assets.config.corpora import CorpusSettings, corpus_settings
 from mog_assets.config.sections import (
     MOST_LEVELS,
     AnsweringSettings,
@@ -31,13 +31,13 @@ from mog_assets.resources.encoder_settings import EncoderSettings, with_keys
 from mog_assets.resources.engine import EngineSettings, engine_settings
 from mog_assets.resources.errors import ConfigError
 from mog_assets.resources.printable import printable
-from mog_assets.resources.settings import MOST, Count, SettingsModel
+from mog_assets.resources.settings import MOST, Count, Place, SettingsModel
 
 
 class Settings(SettingsModel):
     """The settings of the core, with absolute paths; see `settings_model`."""
 
-    home: Place = Path(".mog")
+    home: Place = Field(".mog", validate_default=True)
     corpora: dict[Name, CorpusSettings] = Field(min_length=1)
     question_sets: dict[Name, QuestionSetSettings] = {}
     levels: Annotated[int, Field(ge=1, le=MOST_LEVELS)] = 5
@@ -60,6 +60,27 @@ class Settings(SettingsModel):
     # None: the group `default` of search/methods.py.
     methods: list[str] | None = None
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
+
+    @model_validator(mode="after")
+    def _home_apart(self, info: ValidationInfo) -> Settings:
+        if not info.context:
+            return self
+        home = self.home
+        existing = next(place for place in (home, *home.parents) if os.path.lexists(place))
+        if not existing.is_dir():
+            raise ValueError(
+                f"home: expected a folder, or a path where one can be created, got {printable(home)}, but "
+                f"{printable(existing)} is a file: choose another path"
+            )
+        for name, corpus in self.corpora.items():
+            path = corpus.path
+            inside = home == path or path in home.parents
+            if inside and path.is_dir() and not any(part.startswith(".") for part in home.relative_to(path).parts):
+                raise ValueError(
+                    f"home: expected a folder outside every corpus, got {printable(home)} in corpora.{name}.path, "
+                    "whose files would be read as documents: choose another, or one whose name starts with a dot"
+                )
+        return self
 
     @model_validator(mode="after")
     def _known_corpora(self) -> Settings:
@@ -170,7 +191,6 @@ class Section(Generic[Value]):
         default: The value where the key is not given.
         prepare: Changes the keys and values of the whole file before they are checked.
         check: Raises ValueError, with what is expected and what came, if the settings do not fit together.
-        place: Gives the value with its relative paths below a folder: that of the file.
         encoders: Those that a value names: `mog prune` keeps their vectors.
         asks_model: Whether a value has something asked of the language model of `llm`; None if none ever has.
         scored: Whether scores depend on it: where they do not, two values of it are one configuration.
@@ -181,7 +201,6 @@ class Section(Generic[Value]):
     default: Value
     prepare: Callable[[dict[str, Any]], Mapping[str, Any]] = lambda values: values
     check: Callable[[Settings], object] = lambda settings: None
-    place: Callable[[Value, Path], Value] = lambda value, base: value
     encoders: Callable[[Value], Iterable[EncoderSettings]] = lambda value: ()
     asks_model: Callable[[Value], bool] | None = None
     scored: bool = True

@@ -212,8 +212,8 @@ def test_a_home_that_is_a_file_or_in_a_corpus_is_refused(folder, home):
         (SETS.replace("[notes]", "[nots]"), "question_sets.q.corpora: expected names of corpora (notes), got 'nots'"),
         (SETS.replace("[notes]", "[yes]"), "question_sets.q.corpora.0: expected a valid string, got True"),
         ("encoder: {model: ./empty}\n", "encoder.model: expected a folder with config.json, tokenizer.json and model."),
-        ("encoder: {model: ./bare}\n", "where there is a folder with 1 other files; name another folder, or a model"),
-        ("encoder: {model: ./taken}\n", "where there is a file; name another folder, or a model without a path"),
+        ("encoder: {model: ./bare}\n", "where there is a folder with 1 other files, got './bare'"),
+        ("encoder: {model: ./taken}\n", "or a model without a path, where there is a file, got './taken'"),
         pytest.param("chunker: learned\n", "chunker.name: expected a chunker that needs no", marks=pytest.mark.whole),
     ],
 )

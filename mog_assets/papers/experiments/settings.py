@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from mog_assets import registry
-from mog_assets.config import Section, placed_encoder
+from mog_assets.config import Section
 from mog_assets.config.sections import Name
 from mog_assets.resources.encoder_settings import EncoderSettings, with_keys
 from mog_assets.resources.settings import Count, SettingsModel
@@ -48,18 +47,10 @@ class ExperimentSettings(SettingsModel):
     repeats: Count = 3
 
 
-def _placed(settings: ExperimentSettings, base: Path) -> ExperimentSettings:
-    named = settings.encoders.items()
-    placed = {name: placed_encoder(f"experiments.encoders.{name}", encoder, base) for name, encoder in named}
-    return settings.model_copy(update={"encoders": placed})
-
-
 def _encoders(settings: ExperimentSettings) -> Iterator[EncoderSettings]:
     for encoder in settings.encoders.values():
         yield from (encoder, encoder.of_questions)
 
 
-EXPERIMENT_SETTINGS = Section(
-    "experiments", ExperimentSettings, ExperimentSettings(), place=_placed, encoders=_encoders, scored=False
-)
+EXPERIMENT_SETTINGS = Section("experiments", ExperimentSettings, ExperimentSettings(), encoders=_encoders, scored=False)
 registry.SECTIONS.register("experiments", EXPERIMENT_SETTINGS)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from mog_assets import registry
 from mog_assets.config import RankingSettings, Section, Settings
-from mog_assets.config.loading import encoder_source
 from mog_assets.plugins.models.served_settings import ServedSettings
-from mog_assets.resources.settings import Count, NamedSettings
+from mog_assets.resources.settings import Count, NamedSettings, model_source
 
 
 class RerankEndpointSettings(ServedSettings):
@@ -37,11 +35,17 @@ class RerankerSettings(NamedSettings):
 
     main: ClassVar[str] = "model"
 
-    model: Annotated[str, Field(min_length=1)]
     endpoint: RerankEndpointSettings | None = None
+    model: Annotated[str, Field(min_length=1)]
     pieces: Annotated[int, Field(ge=1, le=1000)] = 20
     device: Literal["auto", "cpu", "cuda"] = "auto"
     max_length: Count = 512
+
+    @field_validator("model")
+    @classmethod
+    def _placed(cls, model: str, info: ValidationInfo) -> str:
+        # A path on the machine of an endpoint is none of this one.
+        return model if info.data.get("endpoint") else model_source(model, info)
 
 
 @dataclass(frozen=True)
@@ -87,14 +91,8 @@ def _check(settings: Settings) -> None:
         raise ValueError(f"ranking.experts: expected {expected}, got none: add it")
 
 
-def _placed(reranker: RerankerSettings | None, base: Path) -> RerankerSettings | None:
-    if reranker is None or reranker.endpoint is not None:
-        return reranker
-    return reranker.model_copy(update={"model": encoder_source("reranker.model", reranker.model, base)})
-
-
 # None: no texts are read together with questions.
 RERANKER: Section[RerankerSettings | None] = Section(
-    "reranker", RerankerSettings | None, None, prepare=_as_expert, check=_check, place=_placed
+    "reranker", RerankerSettings | None, None, prepare=_as_expert, check=_check
 )
 registry.SECTIONS.register("reranker", RERANKER)

@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING
 
 from mog_assets import registry
 from mog_assets.config import Section, Settings
-from mog_assets.config.corpora import Place
-from mog_assets.config.loading import resolved
+from mog_assets.resources.settings import Place
 
 if TYPE_CHECKING:
     from mog_assets.plugins.permissions.rules import Permissions
-
-
-def _placed(path: Path | None, base: Path) -> Path | None:
-    return path and resolved("permissions", path, base)
 
 
 def _opened(settings: Settings) -> Permissions | None:
@@ -28,6 +23,6 @@ def _opened(settings: Settings) -> Permissions | None:
 
 
 # None: whoever may ask may see all.
-PERMISSIONS: Section[Path | None] = Section("permissions", Place | None, None, place=_placed)
+PERMISSIONS: Section[Path | None] = Section("permissions", Place | None, None)
 registry.SECTIONS.register("permissions", PERMISSIONS)
 registry.AUTHORIZERS.register("permissions", _opened)
