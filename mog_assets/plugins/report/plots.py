@@ -2,55 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
 from mog_assets.build.plots import new_figure, plain, png
 from mog_assets.evaluate.measures import leading_measure
-from mog_assets.evaluate.plots import look, stacked
+from mog_assets.evaluate.plots import stacked
 
 # Retrievers, in colours of methods.
 _BM25, _VECTORS = "#D55E00", "#0072B2"
-
-
-def leaderboard_bars(scores: pd.DataFrame, question_set: str) -> bytes:
-    """Return the leading measure of every method with its 95 % interval, best on top.
-
-    Args:
-        scores: As `scores.score` gives it.
-        question_set: The one to show.
-    """
-    measure = leading_measure(set(scores.loc[scores["question_set"] == question_set, "measure"]))
-    here: Any = scores[(scores["question_set"] == question_set) & (scores["measure"] == measure)]
-    here = here.drop_duplicates("method").sort_values("value", kind="stable")
-    figure = new_figure(6.5, 1.2 + 0.22 * max(len(here), 3))
-    axes = figure.subplots()
-    value, low, high = (here[key].to_numpy(float) for key in ("value", "low", "high"))
-    at = np.arange(len(here))
-    for kind in dict.fromkeys(here["kind"]):
-        rows = (here["kind"] == kind).to_numpy()
-        colour, _ = look(kind)
-        axes.barh(at[rows], value[rows], color=colour, alpha=0.85, label=plain(kind) or "other")
-    # The mean of a skewed sample may lie outside its percentile interval; error bars cannot have negative length.
-    axes.errorbar(
-        value, at, xerr=np.maximum([value - low, high - value], 0), fmt="none", ecolor="black", elinewidth=1, capsize=2
-    )
-    axes.set_yticks(at, [plain(name) for name in here["method"]], fontsize=8)
-    axes.set_ylim(-0.7, len(here) - 0.3)
-    what = "ER (mean evidence recall" if measure == "ER" else f"{measure} (mean"
-    axes.set(xlabel=f"{what}, 95 % interval)", xlim=(0, None), title=plain(question_set))
-    if len(here):
-        axes.legend(frameon=False, fontsize=8, loc="lower right")
-    return png(figure)
 
 
 def shares(rows: pd.DataFrame) -> bytes:
     """Return how much each level and retriever counted, one bar per group of questions.
 
     Args:
-        rows: Result of `browse.of_one`.
+        rows: Result of `parts.of_one`.
     """
     names = list(rows.columns[3:])
     levels = len(names) // 2
