@@ -9,7 +9,6 @@ registry.GROUPS.add_modules(f"{__name__}.methods")
 for _name, _module, _keys in (
     ("graph", "graph.assets", ("sentence_graph", "hop_statistics")),
     ("routing", "assets", ("soft_labels", "router_paper", "hop_soft_labels", "hop_router_paper")),
-    ("granularities chosen", "chosen", ("router_paper_chosen", "hop_router_paper_chosen")),
 ):
     registry.RECIPES.register(_name, registry.Stage(f"{__name__}.{_module}", _keys))
 registry.EXPERIMENTS.add_modules(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import partial
 
 import numpy as np
@@ -15,15 +13,15 @@ from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
 from mog_assets.papers.mix_of_granularity import checks, labels, router
 from mog_assets.papers.mix_of_granularity.families import RouterFamily, families
-from mog_assets.papers.mix_of_granularity.plots import loss_curve, weights_by_kind
 from mog_assets.papers.mix_of_granularity.ranker import Retrieval
 from mog_assets.papers.mix_of_granularity.settings import GRAPH, ROUTER, SOFT_LABELS
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.resources.errors import MogError, TooFewQuestions
+from mog_assets.resources.store import digest
+from mog_assets.resources.tensors import encode
+from mog_assets.search.models import ARRAYS
 
 GROUP = "mix_of_granularity"
-# Facts about a router that stay with it.
-_COPIED_INFO = ("router", "kept", "trained", "comparison")
 
 
 def _used(settings: Settings, name: str) -> list[str]:
@@ -64,197 +62,54 @@ def _compared(family: RouterFamily, work: Work, name: str, questions: Sequence[Q
 
 
 def build_router(family: RouterFamily, work: Work) -> None:
-    """Train the multi-layer perceptron from query vector to level weights.
-
-    The previous router is kept if training fails or the new router is significantly worse on questions that neither
-    was trained on; the reason is then part of the artefact.
-
-    Raises:
-        MogError: training failed, and there is no previous router for this encoder and these levels.
-    """
-    soft = work.input(family.labels)
+    """Train the multi-layer perceptron from query vector to level weights."""
+    settings, soft = work.settings, work.input(family.labels)
     table = pd.read_parquet(soft.path("labels.parquet"))
     table = table[table["train"].astype(bool)].reset_index(drop=True)
-    previous, unusable = _previous(family, work)
-    if previous is not None and _keep_unchanged(work, table):
-        return
-    with work.progress(len(table), "questions encoded") as advance:
-        vectors = work.tools.encoder.questions.encode(table["text"].tolist(), advance).astype(np.float32)
-    try:
-        trained, new = _train(family, work, table, vectors, soft.manifest.version)
-    # Whatever makes training fail, from too few questions to a full GPU, must not cost a working router.
-    except Exception as error:
-        if previous is None:
-            raise
-        foreseen = isinstance(error, MogError)
-        reason = str(error) if foreseen else f"{type(error).__name__}: {error}"
-        _keep(work, previous, f"training failed: {' '.join(reason.split())}")
-        # Our own errors follow from labels and settings and would recur; any other error may be temporary.
-        work.info["retry"] = not foreseen
-        _show(work, previous, table, vectors)
-        return
-    work.recomputed["epochs trained"] = len(trained.curve)
-    work.show_plot("loss", loss_curve(trained.curve, trained.best_epoch))
-    if previous is not None and (worse := _worse(work, previous, trained, table, vectors)):
-        _keep(work, previous, worse)
-        _show(work, previous, table, vectors)
-        return
-    if unusable:
-        work.shown["previous router"] = f"Not compared: {_text(unusable)}"
-    _write(work, new, trained, table, vectors)
-    _show(work, new, table, vectors)
-
-
-def _keep_unchanged(work: Work, table: pd.DataFrame) -> bool:
-    """Keep the previous router if few of the labels it was trained on changed; whether it stays."""
-    artefact = work.comparable
-    if artefact is None or table.empty or artefact.manifest.info.get("retry"):
-        return False
-    earlier = pd.read_parquet(artefact.path("questions.parquet"))
-    if "label" not in earlier:
-        return False
-    columns = ["question_set", "question", "text"]
-    before, now = (
-        {(*row[:3], np.asarray(row[3], np.float32).tobytes()) for row in t[[*columns, "label"]].itertuples(index=False)}
-        for t in (earlier, table)
-    )
-    share = max(len(now - before), len(before - now)) / max(len(now), len(before))
-    if share > work.settings.drift.training:
-        return False
-    work.keep(artefact)
-    work.counts |= artefact.manifest.counts
-    work.info |= {name: artefact.manifest.info[name] for name in _COPIED_INFO if name in artefact.manifest.info}
-    work.shown |= artefact.shown()
-    work.recomputed["epochs trained"] = 0
-    limit = work.settings.drift.training
-    work.shown["trained on"] = f"Not trained again: {share:.2%} of its labels changed since, at most {limit:.0%} may."
-    return True
-
-
-def _previous(family: RouterFamily, work: Work) -> tuple[router.PaperRouter | None, str | None]:
-    """Return the previous router if it can replace a new one; else why it cannot, or None if there is none."""
-    artefact = work.draft.previous
-    if artefact is None:
-        return None, None
-    try:
-        return router.open_router(artefact, work.tools.encoder.fingerprint, len(family.names)), None
-    except MogError as error:
-        return None, str(error)
-
-
-def _train(
-    family: RouterFamily, work: Work, table: pd.DataFrame, vectors: np.ndarray, version: str
-) -> tuple[router.Trained, router.PaperRouter]:
-    """Return a new router, sealed with facts about its training data."""
-    settings = work.settings
     if table.empty:
         raise TooFewQuestions(
             "question_sets: expected at least one split under `train` with labelled questions to train the router on, "
             "got none: name one in mog.yaml"
         )
-    with work.progress(ROUTER.of(settings).epochs, "epochs trained (at most)") as advance:
-        trained = router.train(
-            vectors, np.stack(table["label"]), table["group"].tolist(), ROUTER.of(settings), settings.seed, advance
-        )
+    with work.progress(len(table), "questions encoded") as advance:
+        vectors = work.tools.encoder.questions.encode(table["text"].tolist(), advance).astype(np.float32)
+    options, targets, groups = ROUTER.of(settings), np.stack(table["label"]), table["group"].tolist()
+    with work.progress(options.epochs, "epochs trained (at most)") as advance:
+        trained = router.train(vectors, targets, groups, options, settings.seed, advance)
     outputs = router.predict(trained.weights, vectors)
     if fault := router.weights_fault(outputs):
         raise MogError(f"router: {fault}; change router.hidden or router.learning_rate, or add training questions")
-    training = {
-        name: {
-            "splits": settings.question_sets[name].train,
-            "questions": int((table["question_set"] == name).sum()),
-            "chosen": router.chosen_levels(outputs[(table["question_set"] == name).to_numpy()]),
-        }
-        for name in table["question_set"].unique()
-    }
     facts = {
         "encoder": work.tools.encoder.fingerprint,
-        "labels": version,
+        "labels": soft.manifest.version,
         "levels": len(family.names),
         "seed": settings.seed,
-        "training": training,
+        "training": {str(name): len(part) for name, part in table.groupby("question_set", sort=False)},
     }
-    return trained, router.sealed(trained.weights, facts)
-
-
-def _worse(
-    work: Work, previous: router.PaperRouter, trained: router.Trained, table: pd.DataFrame, vectors: np.ndarray
-) -> str | None:
-    """Return why the previous router is kept, by the current labels on questions that neither was trained on."""
-    assert work.draft.previous is not None
-    earlier = pd.read_parquet(work.draft.previous.path("questions.parquet"))
-    rows = router.unseen(table, trained.held_out, earlier)
-    targets, groups = np.stack(table["label"])[rows], table["group"][rows].tolist()
-    comparison = router.compare(previous.weights, trained.weights, vectors[rows], targets, groups, work.settings.seed)
-    work.show_table("loss of the new and the previous router on questions that neither was trained on", [comparison])
-    work.info["comparison"] = {name: None if np.isnan(value) else value for name, value in comparison.items()}
-    if not (comparison["new"] > comparison["previous"] and comparison["p"] < router.ALPHA):
-        return None
-    return (
-        f"the new router is significantly worse: loss {comparison['new']:.4f} against {comparison['previous']:.4f} of "
-        f"the previous one on {comparison['questions']} questions about {comparison['groups']} documents that neither "
-        "was trained on "
-        f"(paired permutation test, p = {comparison['p']:.4f})"
-    )
-
-
-def _write(
-    work: Work, new: router.PaperRouter, trained: router.Trained, table: pd.DataFrame, vectors: np.ndarray
-) -> None:
-    """Store a new router as the artefact."""
-    path, exists = work.file(router.WEIGHTS, new.facts)
+    data, curve = encode(trained.weights, facts), pd.DataFrame(trained.curve)
+    path, exists = work.file(ARRAYS, digest(data.hex()))
     # The file of a damaged router has the same name if training gave the same weights.
-    if not exists or path.read_bytes() != router.encoded(new):
+    if not exists or path.read_bytes() != data:
         with work.writing(path) as temporary:
-            temporary.write_bytes(router.encoded(new))
-    chosen = router.predict(trained.weights, vectors).argmax(axis=1).astype(np.int8)
-    questions_known = table[["question_set", "question", "group", "text", "label"]]
-    questions = questions_known.assign(held_out=trained.held_out, chosen=chosen)
-    for name, frame in (("curve.parquet", pd.DataFrame(trained.curve)), ("questions.parquet", questions)):
-        path, exists = work.file(name, new.facts)
-        if not exists:
-            with work.writing(path) as temporary:
-                frame.to_parquet(temporary)
+            temporary.write_bytes(data)
+    work.write("curve.parquet", [curve.to_json()], curve.to_parquet)
+    work.recomputed["epochs trained"] = len(trained.curve)
     work.counts |= {
         "questions": int((~trained.held_out).sum()),
         "validation questions": int(trained.held_out.sum()),
         "best epoch": trained.best_epoch,
         "validation loss": round(min(row["validation_loss"] for row in trained.curve), 5),
     }
-    work.info |= {"device": work.tools.encoder.model.description}
-    work.info |= {"router": new.facts, "kept": None, "trained": datetime.now(UTC).isoformat(timespec="seconds")}
-
-
-def _keep(work: Work, previous: router.PaperRouter, reason: str) -> None:
-    """Keep the previous router and record why."""
-    artefact = work.draft.previous
-    assert artefact is not None
-    trained = artefact.manifest.info["trained"]
-    work.keep(artefact)
-    work.counts |= artefact.manifest.counts
-    work.info |= {
-        "router": previous.facts,
-        "kept": f"{reason}; the router of {trained} stays in use",
-        "trained": trained,
-    }
-    work.shown["which router"] = f"**The previous router stays in use.** {_text(work.info['kept'])}"
-
-
-def _show(work: Work, used: router.PaperRouter, table: pd.DataFrame, vectors: np.ndarray) -> None:
-    """Show facts about the current router and its outputs for the training questions."""
-    facts = {**used.facts, "training": json.dumps(used.facts["training"])}
-    work.show_table("facts", [{"fact": name, "value": value} for name, value in facts.items()])
-    if table.empty:
-        return
-    outputs = router.predict(used.weights, vectors)
+    work.info |= {"device": work.tools.encoder.model.description, "router": facts}
+    work.show_table("facts", [{"fact": name, "value": str(value)} for name, value in facts.items()])
     kinds = [kind for kind, _ in Counter(table["kind"]).most_common(20)]
-    means = np.stack([outputs[(table["kind"] == kind).to_numpy()].mean(axis=0) for kind in kinds])
-    work.show_plot("mean weights by kind of question", weights_by_kind(kinds, means))
-
-
-def _text(message: str) -> str:
-    """Return a message as Markdown, with HTML escaped."""
-    return message.replace("<", "&lt;")
+    work.show_table(
+        "mean weights by kind of question",
+        [
+            {"kind": kind} | dict(zip(family.names, outputs[table["kind"] == kind].mean(axis=0).tolist(), strict=True))
+            for kind in kinds
+        ],
+    )
 
 
 def recipes(settings: Settings) -> list[Recipe]:
@@ -307,16 +162,14 @@ def recipes(settings: Settings) -> list[Recipe]:
                     partitioned=False,
                     settings=lambda tools: [
                         ROUTER.of(tools.settings).model_dump(),
-                        tools.settings.drift.training,
                         tools.settings.seed,
                         {name: q.train for name, q in tools.settings.question_sets.items()},
                         tools.encoder.identity,
                     ],
-                    intact=lambda tools, stored: router.is_intact(stored) and not stored.manifest.info.get("retry"),
-                    checks=(checks.WEIGHTS_ALIVE, checks.NEW_ROUTER_IS_USED),
+                    checks=(checks.WEIGHTS_ALIVE, checks.ROUTER_IS_TRAINED),
                     kinds=("pytorch",),
                     pool="gpu",
-                    version="4",
+                    version="5",
                 )
             )
     return recipes_of

@@ -9,6 +9,7 @@ from safetensors.numpy import load_file
 from mog_assets.build.recipe import Check, Work
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.settings import SOFT_LABELS
+from mog_assets.search.models import ARRAYS
 
 
 def soft_label_values(granularities: int) -> Check:
@@ -29,7 +30,7 @@ def _alive(work: Work) -> str | None:
     # What had too few questions says so itself, and has no weights.
     if work.info.get("untrained"):
         return None
-    weights = load_file(work.draft.path(router.WEIGHTS))
+    weights = load_file(work.draft.path(ARRAYS))
     if bad := [name for name, array in weights.items() if not np.isfinite(array).all()]:
         return f"{', '.join(bad)}: not all weights are finite"
     # The draft is checked by its file on generated queries: its outputs must differ between any two directions.
@@ -42,9 +43,9 @@ WEIGHTS_ALIVE = Check(
     "weights_finite_and_not_constant", "Router weights are finite, and outputs depend on the query vector.", _alive
 )
 
-NEW_ROUTER_IS_USED = Check(
-    "new_router_is_used",
-    "The latest router is in use; if its training failed or it was worse, the previous one is.",
-    lambda work: work.info.get("untrained") or work.info["kept"],
+ROUTER_IS_TRAINED = Check(
+    "router_is_trained",
+    "There were enough questions to train the router.",
+    lambda work: work.info.get("untrained"),
     blocking=False,
 )

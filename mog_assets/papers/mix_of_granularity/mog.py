@@ -11,11 +11,11 @@ References: Zhong et al. 2024 (Mix-of-Granularity), section 3.2, for the percept
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from mog_assets.papers.mix_of_granularity.layers import arrays_of, initial
 from mog_assets.resources.errors import TooFewQuestions
 from mog_assets.search.candidates import Candidates
 
@@ -76,7 +76,7 @@ def train(
     from torch.nn.functional import softplus
 
     generator = torch.Generator().manual_seed(seed)
-    layers = _initial([vectors.shape[1], HIDDEN, candidates.scores.shape[1]], generator)
+    layers = initial([vectors.shape[1], HIDDEN, candidates.scores.shape[1]], generator)
     scale = torch.zeros(1, requires_grad=True)
     answered = np.bincount(candidates.question, covered, len(held_out)) > 0
     if not answered.any():
@@ -116,7 +116,7 @@ def train(
         return -(share / share.sum(dim=1, keepdim=True) * chance).sum(1).mean()
 
     curve: list[dict[str, float]] = []
-    best, best_epoch, best_arrays = np.inf, 0, _arrays(layers)
+    best, best_epoch, best_arrays = np.inf, 0, arrays_of(layers)
     for epoch in range(1, EPOCHS + 1):
         total = 0.0
         for questions in fit[torch.randperm(len(fit), generator=generator)].split(BATCH):
@@ -130,31 +130,8 @@ def train(
             checked = sum(float(loss_of(part, False)) * len(part) for part in validation.split(BATCH)) / len(validation)
         curve.append({"epoch": epoch, "train_loss": total / len(fit), "validation_loss": checked})
         if checked < best - _LEAST:
-            best, best_epoch, best_arrays = checked, epoch, _arrays(layers)
+            best, best_epoch, best_arrays = checked, epoch, arrays_of(layers)
         advance(1)
         if epoch - best_epoch >= PATIENCE:
             break
     return best_arrays, curve
-
-
-def _initial(sizes: list[int], generator: Any) -> list[tuple[Any, Any]]:
-    """Return weights and biases like those of torch's Linear, from our own generator."""
-    import torch
-
-    layers = []
-    for into, out in pairwise(sizes):
-        shapes = ((out, into), (out,))
-        layers.append(
-            tuple(
-                torch.empty(s).uniform_(-(into**-0.5), into**-0.5, generator=generator).requires_grad_() for s in shapes
-            )
-        )
-    return layers  # type: ignore[return-value]
-
-
-def _arrays(layers: list[tuple[Any, Any]]) -> dict[str, np.ndarray]:
-    return {
-        f"layer{number}.{name}": tensor.detach().numpy().copy()
-        for number, layer in enumerate(layers)
-        for name, tensor in zip(("weight", "bias"), layer, strict=True)
-    }

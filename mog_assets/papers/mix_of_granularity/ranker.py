@@ -201,8 +201,8 @@ def router_weights(retrieval: Retrieval, kind: str) -> np.ndarray:
     """
     settings = retrieval.corpora.settings
     count = settings.levels if kind == "mog-paper" else GRAPH.of(settings).hops + 1
-    opened = router.open_router(retrieval.corpora.read(ROUTERS[kind], None), retrieval.index.fingerprint(), count)
-    return router.predict(opened.weights, retrieval.vectors)
+    weights = router.open_router(retrieval.corpora.read(ROUTERS[kind], None), retrieval.index.fingerprint(), count)
+    return router.predict(weights, retrieval.vectors)
 
 
 @remembered

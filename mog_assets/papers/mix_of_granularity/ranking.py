@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.build.plots import new_figure, png
 from mog_assets.config import Settings
 from mog_assets.papers.mix_of_granularity import mog
 from mog_assets.papers.mix_of_granularity.validation import validation_rows
@@ -96,20 +95,9 @@ def prepared_router(examples: Examples, settings: Settings, advance: Advance) ->
     return examples, train
 
 
-def _loss_curve(curve: Sequence[Mapping[str, float]]) -> bytes:
-    """Plot the loss by epoch: dicts with epoch, train_loss and validation_loss."""
-    figure = new_figure(5, 3)
-    axes = figure.subplots()
-    for key, label, colour in (("train_loss", "training", "#0072B2"), ("validation_loss", "validation", "#E69F00")):
-        axes.plot([point["epoch"] for point in curve], [point[key] for point in curve], label=label, color=colour)
-    axes.set(xlabel="epoch", ylabel="cross-entropy in nats", title="Router training")
-    axes.legend(frameon=False)
-    return png(figure)
-
-
 def _pictures(model: TrainedRouter, examples: Examples) -> dict[str, bytes]:
     weighed = mog.weights(model.arrays, examples.vectors)
-    return {"loss": _loss_curve(model.curve), "weights of the experts": weights_plot(examples.experts, weighed)}
+    return {"weights of the experts": weights_plot(examples.experts, weighed)}
 
 
 # It trains in torch, which uses the cores itself.

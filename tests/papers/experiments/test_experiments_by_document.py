@@ -17,7 +17,6 @@ from mog_assets.papers.briefcontext.preflight_quality import preflight_cases, pr
 from mog_assets.papers.experiments.answers import flip_rows, paired_rows
 from mog_assets.papers.experiments.lab import board, equivalence, greater, score_rows
 from mog_assets.papers.experiments.shares import share_interval
-from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.experiments import granularity, labels
 from mog_assets.papers.mix_of_granularity.shifts import shift
 
@@ -88,17 +87,6 @@ def test_the_gap_to_the_oracle_is_resampled_by_document(tmp_path):
     lab = SimpleNamespace(settings=settings, seed=0, read=lambda key, corpus: stored)
     ((row,),) = granularity.oracle_gap(lab).tables.values()
     assert (row["n"], row["documents"]) == (90, 9)
-
-
-def test_routers_are_compared_by_document():
-    weights = {"layer0.weight": np.eye(2, dtype=np.float32), "layer0.bias": np.zeros(2, np.float32)}
-    other = weights | {"layer0.bias": np.array([1, -1], np.float32)}
-    vectors = np.zeros((90, 2), np.float32)
-    wanted = np.eye(2)[np.repeat([0] * 6 + [1] * 3, 10)]
-    by = router.compare(weights, other, vectors, wanted, DOCUMENTS.tolist(), 0)
-    each = router.compare(weights, other, vectors, wanted, NAMES.tolist(), 0)
-    assert (by["questions"], by["groups"]) == (90, 9) and by["p"] > 0.05
-    assert each["p"] <= by["p"]
 
 
 def test_shares_near_zero_have_an_interval_and_documents_widen_it():

@@ -368,7 +368,7 @@ def test_verify_finds_no_fault_in_what_was_just_made(sample_project):
 @pytest.mark.parts("router_paper-None-router")
 @pytest.mark.parametrize(
     ("key", "corpus", "name"),
-    [("bm25/level_1", "sky", "counts_0000.safetensors"), ("router_paper", None, "router.safetensors")],
+    [("bm25/level_1", "sky", "counts_0000.safetensors"), ("router_paper", None, "arrays.safetensors")],
 )
 def test_verify_names_the_artefact_with_a_flipped_byte(copied_project, key, corpus, name):
     path = stored(copied_project, key, corpus).path(name)

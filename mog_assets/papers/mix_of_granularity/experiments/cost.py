@@ -92,7 +92,7 @@ def _timed(lab: Lab, name: str) -> pd.DataFrame:
             return _seconds(do, repeats) / count
 
         encoding = each(lambda: lab.encode_anew(retrieval.queries))
-        choosing = each(lambda: router.predict(opened.weights, vectors))
+        choosing = each(lambda: router.predict(opened, vectors))
         rows = []
         names: tuple[RetrieverName, ...] = ("bm25", "dense")
         for retriever in names:

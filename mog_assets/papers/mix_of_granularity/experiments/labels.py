@@ -45,7 +45,6 @@ from mog_assets.papers.mix_of_granularity.experiments.label_cells import (
     training_rows,
     values_of,
 )
-from mog_assets.papers.mix_of_granularity.plots import weights_by_kind
 from mog_assets.papers.mix_of_granularity.ranker import ROUTERS
 from mog_assets.papers.mix_of_granularity.settings import SOFT_LABELS
 from mog_assets.papers.mix_of_granularity.shifts import shift
@@ -208,7 +207,7 @@ def router_weights(lab: Lab) -> Findings:
     """Return the router's weights for the questions of each set, and of each kind."""
     if not lab.tested():
         raise NothingToMeasure("no test question has evidence")
-    rows, lines = [], {}
+    rows = []
     chosen: dict[str, Totals] = {}
     spread: dict[str, tuple[Verdict, str]] = {}
     finest: dict[str, tuple[Verdict, str]] = {}
@@ -227,7 +226,6 @@ def router_weights(lab: Lab) -> Findings:
                 | {f"level {level}": float(mean) for level, mean in enumerate(means, 1)}
                 | {"chosen": " / ".join(f"{count:.0f}" for count in totals.sums.sum(axis=0))}
             )
-            lines[label] = means
             # The paper's question sets are kinds if several of them form one set here.
             if label != name or len(counts) == 1:
                 chosen[label] = totals
@@ -255,9 +253,6 @@ def router_weights(lab: Lab) -> Findings:
                 {**row, "p": p_text(row["p"])} for row in between
             ],
         },
-        plots={"mean weights of the router": weights_by_kind(list(lines), np.stack(list(lines.values())))}
-        if lines
-        else {},
         claims=claims,
     )
 
