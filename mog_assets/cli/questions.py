@@ -86,7 +86,7 @@ def _sentences(
     name: str, question_set: QuestionSetSettings, info: dict[str, Any], counts: dict[str, float]
 ) -> Iterator[str]:
     from mog_assets.evaluate.scores import on_documents
-    from mog_assets.questions.sets import MEASURED, unread
+    from mog_assets.questions.sets import MEASURED
 
     summary = info.get("summary", {}).get(name)
     if summary is None:
@@ -104,9 +104,9 @@ def _sentences(
             f"{on_documents(train['questions'], train['documents'])} to train on, "
             f"{test['questions']:,} on {test['documents']:,} to measure with."
         )
-    if skipped := unread([p for p in info["problems"] if p["question set"] == name]):
-        n = int(counts[f"{name}: skipped"] - counts[f"{name}: with evidence of test questions"])
-        first = f"{skipped[0]['place']}: {skipped[0]['reason']}"
+    # What was built by an earlier version does not say it.
+    if n := summary.get("skipped", 0):
+        first = summary["first skipped"]
         yield f"{_many(n)} {_were(n)} skipped; the first: {first}; `mog questions --lost` lists them."
     if n := summary["lost"]:
         all_of_them = "" if n == 1 else "; `mog questions --lost` lists all"

@@ -5,6 +5,7 @@ A folder may contain anything. Every entry is either a file to read or has a rea
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections import Counter
@@ -235,3 +236,14 @@ def opened(path: str) -> Iterator[BinaryIO]:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise OSError(None, "no longer a regular file")
         yield stream
+
+
+def digest(path: str) -> str:
+    """Return the SHA-256 of a regular file, in hexadecimal.
+
+    Raises:
+        OSError: as `opened`.
+    """
+    with opened(path) as stream:
+        # A buffered reader, which can more than its type says.
+        return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]

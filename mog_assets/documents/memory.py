@@ -6,7 +6,6 @@ Hashes tell that an edit is none, and outcomes that unchanged records are not re
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import time
@@ -18,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.documents.folders import Stamp, opened, scan
+from mog_assets.documents.folders import Stamp, digest, scan
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.files import atomic
 from mog_assets.resources.scratch import Scratch
@@ -38,7 +37,7 @@ def source_state(path: Path, limit: int, questions: Collection[str] = (), cache:
             continue
         stamp, started, noted = Stamp.of(file.status), time.time_ns(), stored.get(file.place, [])
         try:
-            noted = noted if noted[:-1] == list(stamp) else [*stamp, _digest(file.path)]
+            noted = noted if noted[:-1] == list(stamp) else [*stamp, digest(file.path)]
             if stamp.settled(started):
                 hashes[file.place] = noted
         except OSError as error:
@@ -51,12 +50,6 @@ def source_state(path: Path, limit: int, questions: Collection[str] = (), cache:
             with atomic(cache) as temporary:
                 temporary.write_text(json.dumps(hashes), encoding="utf-8")
     return states
-
-
-def _digest(path: str) -> str:
-    with opened(path) as stream:
-        # A buffered reader, which can more than its type says.
-        return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def _stored(cache: Path | None) -> dict[str, list[int | str]]:

@@ -33,17 +33,11 @@ GROUP = "questions"
 _SAME_EVIDENCE = "training question that asks for what a test question asks for: training data is never scored"
 _ALREADY = "generated test question that asks for what a training question of people asks for"
 _COPY = "generated question that is nearly the same as a test question"
+_OTHER_KIND = "another kind of question than `kinds` names"
+_TEXTS = ("question set", "id", "question", "split", "level", "found")
 _REPORT = pa.schema(
-    [
-        ("question set", pa.string()),
-        ("place", pa.string()),
-        ("id", pa.string()),
-        ("level", pa.string()),
-        ("found", pa.string()),
-        ("places", pa.int64()),
-        ("score", pa.float64()),
-        ("not found", pa.string()),
-    ]
+    [(name, pa.string()) for name in _TEXTS]
+    + [("places", pa.int64()), ("score", pa.float64()), ("not found", pa.string()), ("skipped", pa.string())]
 )
 
 
@@ -53,22 +47,20 @@ def build_questions(work: Work) -> None:
     readings = {name: _read_question_set(work, name) for name in sets}
     _drop_copies(readings, sets)
     left_out = _keep_apart(readings, sets)
-    problems, reports = [], []
+    reports = []
     for name, reading in readings.items():
         questions = reading.questions
         work.write(f"{name}.parquet", [[repr(q) for q in questions]], partial(write_questions, questions))
-        problems += [{"question set": name, **problem} for problem in reading.problems]
-        reports += [{"question set": name, **row} for row in reading.reports]
+        reports += [{"question set": name, **row} for row in _report(reading)]
         _count(work, name, reading, left_out[name])
     table = pa.Table.from_pylist(reports, _REPORT)
     work.write(REPORT, [reports], lambda path: pq.write_table(table, path, compression="zstd"))
     work.recomputed["questions read"] = sum(len(reading.questions) for reading in readings.values())
     # What is deleted elsewhere must not stay here.
-    public = {name for name in sets if not QUESTION_SOURCES[sets[name].source].private}
-    work.show_table("skipped", [problem for problem in problems if problem["question set"] in public][:20])
-    lost = [row for row in reports if row["not found"] and row["question set"] in public]
-    work.show_table("evidence that was not found", [{**row, "score": round(row["score"], 3)} for row in lost[:20]])
-    work.info["problems"] = problems[:1000]
+    shown = [row for row in reports if not QUESTION_SOURCES[sets[row["question set"]].source].private]
+    for title, key in (("skipped", "skipped"), ("evidence that was not found", "not found")):
+        columns = ("question set", "id", "question", key)
+        work.show_table(title, [{name: row[name] for name in columns} for row in shown if row[key]][:20])
     work.info["splits"] = {name: dict(reading.splits) for name, reading in readings.items()}
     work.info["summary"] = {name: _summary(sets[name], reading) for name, reading in readings.items()}
     rows = [
@@ -77,6 +69,19 @@ def build_questions(work: Work) -> None:
         for split, n in sorted(reading.splits.items())
     ]
     work.show_table("splits", rows)
+
+
+def _report(reading: QuestionReading) -> list[dict[str, Any]]:
+    """Return the rows of a question set, see `sets.report_rows`."""
+    used, rows = {question.id: question for question in reading.questions}, []
+    for row in reading.reports:
+        question = used.get(row["id"])
+        texts = {key: getattr(question, key, "") for key in ("question", "split")}
+        skipped = "" if question else reading.left_out.get(row["id"], _OTHER_KIND)
+        rows.append({**texts, **row, "skipped": skipped})
+    nothing = {"question": "", "split": "", "level": "", "found": "", "places": 0, "score": None, "not found": ""}
+    unread = ({"id": p["id"], **nothing, "skipped": f"{p['place']}: {p['reason']}"} for p in reading.problems)
+    return [*rows, *unread]
 
 
 def _keep_apart(readings: dict[str, QuestionReading], sets: dict[str, QuestionSetSettings]) -> dict[str, int]:
@@ -95,7 +100,7 @@ def _keep_apart(readings: dict[str, QuestionReading], sets: dict[str, QuestionSe
         reading, splits = readings[name], getattr(sets[name], use)
         overlapping = {q.id for q in sharing_evidence([q for q in reading.questions if q.split in splits], others)}
         reading.questions = [q for q in reading.questions if q.id not in overlapping]
-        reading.problems += [{"place": name, "id": identity, "reason": reason} for identity in sorted(overlapping)]
+        reading.left_out |= dict.fromkeys(overlapping, reason)
         return len(overlapping)
 
     tested = used(given, "test")
@@ -115,7 +120,7 @@ def _count(work: Work, name: str, reading: QuestionReading, overlapping: int) ->
     """Show counts and tables of a question set."""
     work.counts |= {
         f"{name}: questions": len(reading.questions),
-        f"{name}: skipped": len(reading.problems),
+        f"{name}: skipped": len(reading.problems) + len(reading.left_out),
         f"{name}: with evidence of test questions": overlapping,
         f"{name}: evidence in other corpora": reading.elsewhere,
     }
@@ -141,11 +146,13 @@ def _summary(question_set: QuestionSetSettings, reading: QuestionReading) -> dic
 
     Returns:
         divided: number of questions that had no split; for each use (train, test): numbers of questions and documents;
-        lost: number of questions with evidence that was not found, and the first.
+        skipped, lost: numbers of questions that could not be read, and with evidence that was not found, and the first.
     """
-    lost = [row for row in reading.reports if row["not found"]]
-    summary: dict[str, Any] = {"divided": reading.divided, "lost": len(lost)}
-    summary["first lost"] = f"{lost[0]['place']}: {lost[0]['not found']}" if lost else ""
+    skipped = [f"{problem['place']}: {problem['reason']}" for problem in reading.problems]
+    lost = [row["not found"] for row in reading.reports if row["not found"]]
+    summary: dict[str, Any] = {"divided": reading.divided}
+    for key, messages in (("skipped", skipped), ("lost", lost)):
+        summary |= {key: len(messages), f"first {key}": messages[0] if messages else ""}
     for use in ("train", "test"):
         members = [q for q in reading.questions if q.split in getattr(question_set, use)]
         levels = Counter(q.level for q in members)
@@ -197,7 +204,7 @@ def _drop_copies(readings: dict[str, QuestionReading], sets: dict[str, QuestionS
             continue
         are_copies = copies([q.question for q in reading.questions], tested)
         dropped = [q.id for q, copy in zip(reading.questions, are_copies, strict=True) if copy]
-        reading.problems += [{"place": name, "id": identity, "reason": _COPY} for identity in dropped]
+        reading.left_out |= dict.fromkeys(dropped, _COPY)
         reading.questions = [q for q, copy in zip(reading.questions, are_copies, strict=True) if not copy]
 
 
@@ -269,7 +276,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             },
             source=_question_sources,
             measured=True,
-            version="9",
+            version="10",
             checks=(EVERY_SPLIT_IS_USED,),
             kinds=("parquet",),
         )

@@ -90,10 +90,11 @@ class QuestionReading:
     """The result of reading a question set.
 
     Attributes:
-        problems: Questions that were skipped: file and line, id, reason.
-        reports: A row per question: place (of its record), id, level (see `Question.level`), how its evidence was found
+        problems: Questions that could not be read: file and line, id, reason.
+        left_out: Why questions that could be read are not used, by id.
+        reports: A row per question that could be read: id, level (see `Question.level`), how its evidence was found
             (`offsets`, `exact`, `normalised`, `fuzzy`; the weakest way if there are several), places, score of the
-            worst place (0 … 1; 0 without any), and what was not found.
+            worst place (0 … 1; None without any), and what was not found, with the place of its record.
         elsewhere: Number of questions left out because all their evidence is in corpora that are not named.
         splits: Number of questions of each split, usable or not, after those without one were divided.
         divided: Number of questions that had no split.
@@ -101,6 +102,7 @@ class QuestionReading:
 
     questions: list[Question] = field(default_factory=list)
     problems: list[dict[str, str]] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
     reports: list[dict[str, Any]] = field(default_factory=list)
     elsewhere: int = 0
     splits: Counter[str] = field(default_factory=Counter)
@@ -283,13 +285,14 @@ def _settled(draft: _Draft, places: Sequence[Located]) -> tuple[Question, dict[s
     question = replace(draft.question, evidence=tuple(dict.fromkeys(evidence)))
     if not question.evidence and not question.relevant:
         question = replace(question, relevant=tuple(dict.fromkeys(draft.named)))
+    lost = "; ".join(printable(text) for text in missing)
     row = {
-        "place": draft.place,
         "id": question.id,
         "level": question.level,
         "found": max(ways, key=("offsets", "exact", "normalised", "fuzzy").index, default=""),
         "places": len(question.evidence),
-        "score": min(scores, default=1.0 if evidence else 0.0),
-        "not found": "; ".join(printable(text) for text in missing),
+        "score": min(scores, default=1.0 if evidence else None),
+        # A row of a table may have no id of its own, so it is named by its place.
+        "not found": f"{draft.place}: {lost}" if lost else "",
     }
     return question, row

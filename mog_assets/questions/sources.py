@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -88,15 +87,12 @@ def _of_file(request: ReadSet) -> QuestionReading:
 
 
 def _state_of_file(settings: Settings, question_set: QuestionSetSettings) -> object:
-    from mog_assets.documents.folders import opened
+    from mog_assets.documents.folders import digest
 
     if question_set.path is None:
         return None
     try:
-        # A FIFO would be waited for.
-        with opened(os.path.realpath(question_set.path)) as stream:
-            # A buffered reader, which can more than its type says.
-            return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
+        return digest(os.path.realpath(question_set.path))
     except OSError as error:
         return None if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
 

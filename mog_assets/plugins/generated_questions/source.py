@@ -36,7 +36,6 @@ def _read(request: ReadSet) -> QuestionReading:
     reading.splits = Counter(question.split for question in reading.questions)
     reading.reports = [
         {
-            "place": "",
             "id": q.id,
             "level": q.level,
             "found": "offsets",

@@ -21,7 +21,7 @@ from mog_assets.documents.documents import bucket_of, normalise, shifted, write_
 from mog_assets.documents.memory import source_state
 from mog_assets.documents.reading import read_corpus
 from mog_assets.questions.reading import KnownDocument, read_questions
-from mog_assets.questions.sets import Evidence, load_questions, write_questions
+from mog_assets.questions.sets import Evidence, load_questions, report_rows, write_questions
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.files import interrupt_with
 from mog_assets.resources.publishing import remove
@@ -595,6 +595,6 @@ def test_training_question_with_evidence_of_a_test_question_is_passed_over_with_
     stored = materialise(recipes["questions"], None, tools, recipes).artefact
     assert [q.id for q in load_questions(stored.path("learnt.parquet"))] == ["apart", "unused"]
     assert [q.id for q in load_questions(stored.path("measured.parquet"))] == ["tested"]
-    (problem,) = stored.manifest.info["problems"]
-    assert problem["id"] == "shares" and "never scored" in problem["reason"]
+    (problem,) = [row for row in report_rows(stored, "learnt") if row["skipped"]]
+    assert problem["id"] == "shares" and "never scored" in problem["skipped"]
     assert stored.manifest.counts["learnt: with evidence of test questions"] == 1
