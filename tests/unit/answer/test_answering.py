@@ -90,11 +90,6 @@ def test_rows_survive_json(method):
     assert rows[0].reader == f"scripted@prompts-{prompts_fingerprint()}"
 
 
-@pytest.mark.parametrize("method", list(WAYS))
-def test_no_question_is_no_work(method):
-    assert WAYS[method].answer([], means(None)) == []
-
-
 @pytest.mark.parametrize(
     ("text", "letter"),
     [
@@ -103,10 +98,8 @@ def test_no_question_is_no_work(method):
         ('I think {so}. {"answer_choice": "B"} Yes: {"answer_choice": "B"}', "B"),
         ('{"step_by_step_thinking": "long", "answer_choice": "B"', "B"),
         ('{"step_by_step_thinking": "an unescaped " quote", "answer_choice": "B"}', "B"),
-        ('{"answer_choice": "B. glucagon"}', "B"),
         ('{"answer_choice": "(B)"}', "B"),
         ('{"answer_choice": "Glucagon"}', "B"),
-        ("Answer: B", "B"),
         ("**B**", "B"),
         ('<think>{"answer_choice": "A"}</think>{"answer_choice": "B"}', "B"),
     ],
@@ -213,15 +206,6 @@ def test_every_method_answers_without_a_model_and_the_same_way_twice(embedded):
         answers = {row.question: row.answer for row in first}
         assert answers["y"] == "A"
         assert (answers["c"] == "A" and answers["o"]) or name == "cot"
-
-
-def test_words_read_and_written_are_counted():
-    usage = (
-        Extractive(by_words, "words")
-        .answer(AnswerRequest("q", "one two three?"), [RetrievedPassage("c", "d", "t", "Four five.")])
-        .usage
-    )
-    assert (usage.calls, usage.tokens_in, usage.tokens_out) == (1, 5, 2)
 
 
 def test_long_passages_cost_no_more_encoding_than_short_ones():

@@ -22,7 +22,7 @@ from mog_assets.answer.notation import combination, controls
 from mog_assets.answer.rows import read_answers
 from mog_assets.build import plan
 from mog_assets.build.tools import Tools
-from mog_assets.config import AnsweringSettings, settings_model
+from mog_assets.config import settings_model
 from mog_assets.evaluate.answers import COLUMNS, mark, score_answers
 from mog_assets.questions.marks import exact_match, f1, normalised
 from mog_assets.questions.sets import Question, load_questions
@@ -45,11 +45,8 @@ QUESTION = "What makes the bottom of my tomatoes go dark and sunken?"
         ("cot", "cot", "cot", None),
         ("one-step", "auto → one-step", "one-step", "auto"),
         ("briefcontext", "auto → briefcontext", "briefcontext", "auto"),
-        ("at-rag", "auto → at-rag", "at-rag", "auto"),
-        ("adaptive", "auto → adaptive", "adaptive", "auto"),
         ("fixed-2+topics → adaptive", "fixed-2+topics → adaptive", "adaptive", "fixed-2+topics"),
         ("mix -> one-step", "mix → one-step", "one-step", "mix"),
-        ("mogg-paper+topics -> briefcontext", "mogg-paper+topics → briefcontext", "briefcontext", "mogg-paper+topics"),
         ("dense-2→one-step", "dense-2 → one-step", "one-step", "dense-2"),
         ("medrag → at-rag", "fixed-2 → at-rag", "at-rag", "fixed-2"),
     ],
@@ -65,11 +62,9 @@ def test_a_combination_by_any_of_its_names(name, canonical, way, retrieval):
     ("name", "message"),
     [
         ("", "expected one of cot, one-step"),
-        ("mog-paper", "expected one of cot, one-step"),
         ("mog-paper → ", "expected one of cot, one-step"),
         ("mog-paper → cot", "`cot` without a retrieval"),
         ("oracle-paper → one-step", "without gold evidence"),
-        ("random → one-step", "without gold evidence"),
         ("fixed-9 → one-step", "method: expected one of auto, .*, fixed-1..5, "),
         ("mog-paper → one-step → cot", "expected one of cot"),
     ],
@@ -91,6 +86,10 @@ def test_a_combination_that_means_nothing_is_refused_with_what_is_known(name, me
         ("an apple a day", ["pear"], 0, 0),
         ("the", ["a"], 1, 1),
         ("", ["pear"], 0, 0),
+        # Words count as often as they stand on both sides, and the best of several gold answers counts.
+        ("new york new", ["new york"], 0, 0.8),
+        ("cat sat", ["dog", "cat", "cat sat down"], 0, 0.8),
+        ("cat", [], 0, 0),
     ],
 )
 def test_open_answers_are_marked_as_squad_does(said, gold, exact, words):
@@ -113,22 +112,6 @@ def test_answers_are_normalised_in_the_order_of_the_published_script():
         "The": "",
     }
     assert {text: normalised(text) for text in cases} == cases
-
-
-@pytest.mark.parametrize(
-    ("said", "gold", "words"),
-    [
-        # Words count as often as they stand on both sides.
-        ("new york new", ["new york"], 0.8),
-        ("york new", ["new york"], 1),
-        ("new new new", ["new york"], 0.4),
-        # The best of several gold answers.
-        ("cat sat", ["dog", "cat", "cat sat down"], 0.8),
-        ("cat", [], 0),
-    ],
-)
-def test_f1_counts_words_as_the_published_script_does(said, gold, words):
-    assert f1(said, gold) == pytest.approx(words)
 
 
 def rows_of(answers, method="cot"):
@@ -253,21 +236,6 @@ def test_gold_and_random_passages_are_answered_from_and_land_at_the_ends(sample_
     assert means.drop("cot").idxmin() == "random → one-step"
 
 
-def test_controls_take_no_part_in_the_tests_of_answers():
-    questions = {"s": choices(40)}
-    said = {"cot": "C" * 20 + "B" * 20, "good": "C" * 9 + "B" * 31}
-    answers = pd.concat([rows_of(list(zip(map(str, range(40)), text, strict=True)), m) for m, text in said.items()])
-    control = rows_of([(str(i), "B") for i in range(40)], "gold → one-step")
-    alone = score_answers(mark(answers, questions), 0)
-    beside = score_answers(mark(pd.concat([answers, control]), questions), 0)
-    pd.testing.assert_frame_equal(
-        alone, beside[beside["method"] != "gold → one-step"].reset_index(drop=True)[list(alone)]
-    )
-    gold = beside[beside["method"] == "gold → one-step"]
-    assert (gold["value"] == 1).all() and gold["p_vs_cot"].isna().all()
-    assert controls(SETTINGS.model_copy(update={"answering": AnsweringSettings(methods=[])})) == []
-
-
 # Asking
 
 
@@ -314,10 +282,8 @@ def test_ask_chooses_among_options(sample_project):
     ("arguments", "message"),
     [
         ([" "], "question: expected a question"),
-        ([QUESTION, "--method", "guess"], "answering method: expected one of cot"),
         ([QUESTION, "--method", "gold → one-step"], "without gold evidence"),
         ([QUESTION, "--option", "A"], "--option: expected LETTER=TEXT"),
-        ([QUESTION, "--question-set", "none"], "--question-set: expected one of samples"),
     ],
 )
 def test_bad_use_of_ask_names_what_was_expected(sample_project, arguments, message):
@@ -348,15 +314,8 @@ def run_answers(project, server):
     environment = {**os.environ, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "key"}
     command = [sys.executable, "-m", "mog_assets.cli", "run", "--select", "answers", "--json"]
     command += ["--config", str(project.config)]
-    return subprocess.Popen(
-        command,
-        env=environment,
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, cwd=ROOT, start_new_session=True, **pipes)
 
 
 @pytest.mark.full

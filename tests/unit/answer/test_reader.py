@@ -12,7 +12,7 @@ from readers import NONE, QUOTED, REINTRODUCED
 from shared import examples
 
 from mog_assets.answer.neural import MARKED, Neural
-from mog_assets.answer.reader import calibration, network
+from mog_assets.answer.reader import calibration
 from mog_assets.answer.reader.model import SHIPPED, TrainedReader, encoded, shipped, source
 from mog_assets.answer.reader.spans import LONGEST, ReaderSpan, pointed
 from mog_assets.answer.reader.windows import QUESTION, TITLE, WINDOW, ReaderTokenizer, Window, parts, room, sentences
@@ -32,12 +32,6 @@ def tokenizer():
 def words():
     """The tokenizer."""
     return tokenizer()
-
-
-@pytest.fixture(scope="module")
-def bert():
-    """The encoder."""
-    return network.load(source())
 
 
 # Windows
@@ -111,11 +105,6 @@ def test_features_tell_how_far_a_span_leads_and_what_the_question_shares_with_it
     assert calibration.features("Wrote the notes?", [passage], others[3:]).tolist() == [[2, 22, 0, 1]]
     # A question of everyday words shares nothing.
     assert calibration.features("Is it the?", [passage], spans)[0, 2:].tolist() == [0, 0]
-
-
-@pytest.mark.parametrize("place, said", [(0, "Ada sang."), (8, "Ada sang."), (10, "Bob slept."), (19, "Bob slept.")])
-def test_the_sentence_of_a_place_has_no_white_space_around_it(place, said):
-    assert calibration.sentence("Ada sang. Bob slept.\n", place) == said
 
 
 # The file

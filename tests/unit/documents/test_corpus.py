@@ -341,6 +341,9 @@ def edit_card(project):
         ("cards", lambda p: p.cards.write_text("".join(cards_of(p)[::-1])), 0, 8),
         ("cards", lambda p: p.cards.write_text("".join(cards_of(p)[:3])), 0, 3),
         ("cards", lambda p: p.cards.write_text("\n".join(cards_of(p))), 0, 8),
+        # Of equal size and time.
+        ("notes", lambda p: disguised(p.notes / "3.txt", "Note 3.\n\nIt has A TEXT."), 1, 7),
+        ("cards", lambda p: disguised(p.cards, p.cards.read_text().replace("Card 3", "Bird 3")), 1, 7),
     ],
 )
 def test_only_touched_documents_are_read_and_the_result_is_that_of_reading_all(

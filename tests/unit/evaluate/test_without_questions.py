@@ -132,15 +132,6 @@ def asked(plain, make_project, tmp_path):
     return write
 
 
-def test_an_unknown_split_is_an_error_with_the_splits_of_the_file(asked):
-    project = asked(["train", "train", "dev"], train=["train"], test=["validation"])
-    result = called("run", "--select", "+questions", "--config", project.config)
-    assert result.exit_code == 1
-    said = one_line(result.stderr)
-    assert "question_sets.q.test: expected splits that questions of the file have (dev: 1, train: 2)" in said
-    assert "got 'validation'" in said
-
-
 def test_any_name_of_a_split_can_be_used_and_what_is_not_used_is_shown(asked):
     project = asked(["fold 1", "validation", "rest", "rest"], train=["fold 1"], test=["validation"])
     result = called("run", "--select", "+questions", "--config", project.config)

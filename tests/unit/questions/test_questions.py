@@ -30,7 +30,7 @@ from mog_assets.questions.sets import (
     write_questions,
 )
 from mog_assets.registry import QUESTION_SOURCES
-from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.errors import ConfigError
 
 TEXTS = {
     ("garden", "soap.md"): "Soap must cure. It takes four weeks in a dry room, and longer in winter.",
@@ -53,12 +53,6 @@ def places(question):
 
 
 # What is known of an answer
-
-
-def test_a_quote_becomes_the_place_where_it_stands():
-    (found,) = read({"id": "q", "quote": "in a dry room"}).questions
-    assert places(found) == [("garden", "soap.md", "in a dry room")]
-    assert found.level == "spans"
 
 
 def test_a_quote_that_stands_in_several_documents_is_evidence_in_all_unless_one_is_named():
@@ -142,10 +136,6 @@ def test_grades_are_kept_and_those_below_zero_count_as_zero():
         ({"quote": 7}, "quote: expected a text or a list of texts"),
         ({"evidence": [{"quote": "Mint", "prefix": ["a"]}]}, "prefix: expected a text"),
         ({"evidence": [{"quote": " "}]}, "evidence: expected objects with a quote"),
-        ({"evidence": ["Mint"]}, "evidence: expected objects with a quote"),
-        ({"split": "x" * 70}, "split: expected at most 64 printable characters"),
-        ({"answer": ["a", "b"]}, "answer: expected a text"),
-        ({"start": 0, "end": 4}, "doc: expected doc, start and end together"),
         ({"start": 0, "end": 4, "doc": "soap.md"}, "may be any of"),
     ],
 )
@@ -154,21 +144,6 @@ def test_what_is_no_evidence_is_a_problem_of_its_question_alone(wrong, reason):
     assert [q.id for q in reading.questions] == ["good"]
     (problem,) = reading.problems
     assert problem["place"] == "q.jsonl:1" and reason in problem["reason"]
-
-
-def test_what_is_known_survives_storage(tmp_path):
-    asked = read(
-        {"id": "q", "docs": {"mint": 2}}, {"id": "r", "quote": "Mint spreads.", "answer": "It spreads"}
-    ).questions
-    write_questions(asked, tmp_path / "q.parquet")
-    assert load_questions(tmp_path / "q.parquet") == asked
-
-
-def test_a_csv_of_quotes_is_read_as_it_is(tmp_path):
-    path = tmp_path / "faq.csv"
-    path.write_text("Question;Answer;Quote\nWhere does mint belong?;a pot;Keep it in a pot\n", encoding="utf-8")
-    (found,) = read_questions(path, KNOWN, lambda: TEXTS).questions
-    assert places(found) == [("garden", "herbs/mint.md", "Keep it in a pot")] and found.answer == "a pot"
 
 
 def test_rows_of_one_question_may_name_documents_of_a_corpus_that_is_not_searched_and_of_one_that_is(tmp_path):
@@ -208,10 +183,6 @@ def test_questions_about_a_document_stay_together():
 def test_about_half_of_many_documents_measure():
     found = divided([asked(i, f"d{i}") for i in range(2000)])
     assert abs(sum(q.split == TEST for q in found) / 2000 - SHARE) < 0.04
-
-
-def test_splits_that_a_file_names_stay():
-    assert [q.split for q in divided([asked(1), Question("q", "?", "", "dev")])][1] == "dev"
 
 
 def test_a_training_question_that_asks_for_the_same_as_a_test_question_does_not_train():
@@ -297,14 +268,9 @@ def test_the_asset_says_question_by_question_what_was_found(make_project, tmp_pa
 
 
 def test_a_quote_is_found_again_after_its_document_was_edited(make_project, tmp_path):
-    project = write_project(
-        tmp_path,
-        make_project,
-        [
-            {"id": "a", "question": "Where?", "quote": "Keep it in a pot."},
-            {"id": "b", "question": "What?", "quote": "Soap must cure."},
-        ],
-    )
+    quotes = {"a": "Keep it in a pot.", "b": "Soap must cure."}
+    records = [{"id": identity, "question": "What?", "quote": quote} for identity, quote in quotes.items()]
+    project = write_project(tmp_path, make_project, records)
     before = {q.id: q for q in load_questions(built(project).path("q.parquet"))}
     path = tmp_path / "garden.jsonl"
     path.write_text(
@@ -314,14 +280,6 @@ def test_a_quote_is_found_again_after_its_document_was_edited(make_project, tmp_
     shift = len(" far and wide")
     assert after["a"].evidence[0].start == before["a"].evidence[0].start + shift
     assert after["b"].evidence == before["b"].evidence
-
-
-def test_a_set_without_splits_whose_file_has_none_for_them_says_what_to_name(make_project, tmp_path):
-    records = [{"id": "a", "question": "Where?", "split": "dev", "quote": "Keep it in a pot."}]
-    with pytest.raises(
-        MogError, match=r"question_sets\.q\.train: expected splits that questions of the file have \(dev: 1\)"
-    ):
-        built(write_project(tmp_path, make_project, records))
 
 
 @pytest.mark.whole
@@ -346,12 +304,7 @@ def test_a_set_comes_from_one_place(make_project, tmp_path, wrong, expected):
 def test_no_question_of_people_makes_way_for_one_that_was_made(make_project, tmp_path):
     records = [
         {"id": "own", "question": "Where does mint belong?", "split": "train", "quote": "Keep it in a pot."},
-        {
-            "id": "test",
-            "question": "How long does soap cure?",
-            "split": "test",
-            "quote": "It takes four weeks in a dry room",
-        },
+        {"id": "test", "question": "How long?", "split": "test", "quote": "It takes four weeks in a dry room"},
     ]
     project = write_project(tmp_path, make_project, records)
     sets = project.settings.question_sets
@@ -411,24 +364,18 @@ def test_what_people_used_trains_and_leaves_no_text_in_what_the_ui_shows(make_pr
     text = TEXTS["garden", "herbs/mint.md"]
     start = text.index("Keep it in a pot.")
     path = log_path(project.settings.home)
-    note_used(
-        path, "Where does mint belong?", [quoted("garden", "herbs/mint.md", text, start, start + 17)], "fused", "v"
-    )
-    note_used(path, "Who wrote this?", [quoted("garden", "gone", "Words of a removed page.", 0, 24)], "fused", "v")
+    mint = quoted("garden", "herbs/mint.md", text, start, start + 17)
+    gone = quoted("garden", "gone", "Words of a removed page.", 0, 24)
+    note_used(path, "Where does mint belong?", [mint], "fused", "v")
+    note_used(path, "Who wrote this?", [gone], "fused", "v")
     stored = built(project)
     mint, gone = sorted(load_questions(stored.path("q.parquet")), key=lambda q: q.level, reverse=True)
-    assert (mint.split, mint.origin, places(mint)) == (
-        "train",
-        "use",
-        [("garden", "herbs/mint.md", "Keep it in a pot.")],
-    )
-    assert gone.level == "none"
+    assert (mint.split, mint.origin, gone.level) == ("train", "use", "none")
+    assert places(mint) == [("garden", "herbs/mint.md", "Keep it in a pot.")]
     shown = list((project.settings.home / "store" / "questions").rglob("shown*"))
     assert shown
-    for file in shown:
-        assert not any(
-            words in file.read_text(encoding="utf-8") for words in ("mint belong", "wrote this", "removed page")
-        )
+    told = "".join(file.read_text(encoding="utf-8") for file in shown)
+    assert not any(words in told for words in ("mint belong", "wrote this", "removed page"))
 
 
 @pytest.mark.timeout(60)

@@ -12,10 +12,9 @@ import pytest
 from shared import ROOT
 from tiny_encoder import tiny_encoder
 
-from mog_assets.config import load
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
-from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import digest
 from mog_assets.resources.transformer import _groups
 
@@ -42,10 +41,6 @@ def test_vectors_are_unit_float16(encoder):
     assert vectors.dtype == np.float16
     assert vectors.shape == (5, encoder.size) == (5, 384)
     np.testing.assert_allclose(np.linalg.norm(vectors.astype(np.float32), axis=1), 1, atol=2e-3)
-
-
-def test_no_texts_give_no_vectors(encoder):
-    assert encoder.encode([]).shape == (0, 384)
 
 
 def test_same_text_is_encoded_once(encoder):
@@ -168,14 +163,6 @@ def test_every_batch_of_a_gpu_has_padding(tiny, monkeypatch):
     assert len(full) == 3 and not any(full)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_padding_of_a_group_hardly_changes_a_vector(tiny, monkeypatch, pooling):
-    settings = EncoderSettings(model=str(tiny["article"]), device="cpu", dtype="float32", pooling=pooling)
-    exact = Encoder(settings).encode(TEXTS)
-    monkeypatch.setattr("mog_assets.resources.transformer._groups", lambda lengths, *_: _groups(lengths, "cuda"))
-    np.testing.assert_allclose(Encoder(settings).encode(TEXTS), exact, atol=2e-3)
-
-
 def test_encoding_that_is_interrupted_leaves_the_rest(tiny, monkeypatch):
     encoder = Encoder(EncoderSettings(model=str(tiny["article"]), device="cpu"))
     compute, begun = encoder.model._group_vectors, []
@@ -271,10 +258,3 @@ def test_encoding_that_keeps_nothing_leaves_the_cache_alone(tiny, tmp_path):
     np.testing.assert_array_equal(again[:2], vectors)
     with closing(sqlite3.connect(path)) as cache:
         assert cache.execute("SELECT count(*) FROM vectors").fetchone() == (2,)
-
-
-def test_query_model_of_the_graph_itself_is_refused(tmp_path):
-    path = tmp_path / "mog.yaml"
-    path.write_text("corpora: {a: {path: a.jsonl}}\nencoder: {model: some/articles, query_model: some/queries}\n")
-    with pytest.raises(ConfigError, match=r"encoder\.query_model: expected none.*got 'some/queries'.*experiments\.enc"):
-        load(path)

