@@ -136,12 +136,6 @@ def folded(text: str) -> tuple[str, np.ndarray]:
         The folded text, and the offset in `text` of each of its characters, int64 of shape (characters,). A space that
         stands before a word has the offset of the character before it, −1 at the beginning of the text.
     """
-    points_found, offsets = folded_points(text)
-    return points_found.tobytes().decode("utf-32-le", "surrogatepass"), offsets
-
-
-def folded_points(text: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return `folded` with the text as code points, uint32."""
     seen, origin = plain(text)
     points = np.frombuffer(seen.encode("utf-32-le", "surrogatepass"), "<u4")
     word, lower = _ascii() if text.isascii() else _tables()
@@ -155,7 +149,8 @@ def folded_points(text: str) -> tuple[np.ndarray, np.ndarray]:
     tail = [len(points)] if len(points) and in_word[-1] else []
     spaced = np.concatenate([[_SPACE], folded_text, [_SPACE] * len(tail)]).astype("<u4")
     at = np.concatenate([[-1], at, tail]).astype(np.int64)
-    return spaced, at if seen is text else np.where(at < 0, at, np.asarray(origin)[at])
+    at = at if seen is text else np.where(at < 0, at, np.asarray(origin)[at])
+    return spaced.tobytes().decode("utf-32-le"), at
 
 
 def folded_name(name: str) -> str:
