@@ -93,21 +93,29 @@ class Entropy:
     """UMG (Jung and Wang 2026, arXiv 2606.13550), made from its abstract: its text was not at hand.
 
     The scores of every expert become a distribution over the candidates (a softmax), and these are added, weighed by
-    `Candidates.certainty`. The temperature, the range of the scores (0 to 1) and the candidates (all that any expert
-    finds) are ours. It leaves out UMGP, which returns the parents of the best fine chunks, and the paper's reader.
+    one minus the normalised entropy. The temperature, the range of the scores (0 to 1) and the candidates (all that any
+    expert finds) are ours. It leaves out UMGP, which returns the parents of the best fine chunks, and the paper's
+    reader.
     """
 
     def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
         """One minus the normalised entropy of every expert of texts, 0 for others; see `blend.Blend.weights`."""
-        return np.where(of_texts(experts), np.maximum(candidates.certainty, 0), 0).astype(np.float32)
+        chances, question = self._chances(candidates), candidates.question
+        parts = [np.bincount(question, -column * np.log(column), candidates.count) for column in chances.T]
+        most = np.log(np.maximum(np.bincount(question, minlength=candidates.count), 2))[:, None]
+        certainty = np.maximum(1 - np.array(parts).T / most, 0)
+        return np.where(of_texts(experts), certainty, 0).astype(np.float32)
 
     def parts(self, candidates: Candidates, experts: Sequence[str], rows: np.ndarray) -> np.ndarray:
         """Score some candidates by every expert; see `blend.Blend.parts`."""
-        question = candidates.question
-        # As for `Candidates.certainty`.
+        weights = self.weights(candidates, experts)[candidates.question[rows]]
+        return np.asarray(self._chances(candidates)[rows] * weights)
+
+    def _chances(self, candidates: Candidates) -> np.ndarray:
+        """Return the distribution of every expert over a question's candidates, float64 of shape (n, experts)."""
         powers = np.exp((candidates.relative.astype(np.float64) - 1) / TEMPERATURE)
-        total = np.array([np.bincount(question, column, candidates.count) for column in powers.T]).T
-        return (powers / np.maximum(total, 1e-300)[question])[rows] * self.weights(candidates, experts)[question[rows]]
+        total = np.array([np.bincount(candidates.question, column, candidates.count) for column in powers.T]).T
+        return np.asarray(powers / np.maximum(total, 1e-300)[candidates.question])
 
     def scores(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
         """Score of every candidate, float64 of shape (n,); see `blend.Blend.scores`."""
