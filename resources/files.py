@@ -1,7 +1,7 @@
 """Files of the home folder, which its owner alone can read: written whole, locked, and never lost.
 
-What is in the way of a file is moved aside, never deleted. A write reaches named points, at which tests interrupt or
-kill the process; otherwise these do nothing.
+What is in the way of a file is never deleted: the error names it. A write reaches named points, at which tests
+interrupt or kill the process; otherwise these do nothing.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ import numpy as np
 from mog_assets.resources.errors import MogError
 
 _log = logging.getLogger(__name__)
-# Between the name of a file that was moved aside and a number.
-_ASIDE = ".set-aside-"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -56,50 +54,10 @@ def make_home(folder: Path) -> None:
         _log.warning("%s holds copies of documents and questions: from now on its owner alone can read it", folder)
 
 
-def set_aside(path: Path) -> Path | None:
-    """Rename what is at a path to `NAME.set-aside-1` (or 2, …); an empty folder is removed."""
-    if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
-        path.rmdir()
-        return None
-    number = 1
-    while os.path.lexists(aside := path.with_name(f"{path.name}{_ASIDE}{number}")):
-        number += 1
-    path.rename(aside)
-    return aside
-
-
-def make_way(path: Path) -> None:
-    """Make sure that a file can be written at a path: anything else there, such as a folder, is moved aside."""
-    if _in_the_way(path):
-        try:
-            set_aside(path)
-        except FileNotFoundError:
-            # Another process has moved it.
-            return
-        except OSError as error:
-            raise not_writable(path, error) from error
-
-
-def _in_the_way(path: Path) -> bool:
-    # One look: another process may remove a file of its own, or make it again, between two.
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents."""
     try:
-        return not stat.S_ISREG(path.stat().st_mode)
-    except OSError:
-        # A link that leads nowhere, or nothing.
-        return os.path.islink(path)
-
-
-def make_folder(path: Path, home: Path) -> None:
-    """Make a folder and its parents; below `home`, files in the way are moved aside."""
-    try:
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):
-            blocking = next(p for p in (path, *path.parents) if os.path.lexists(p) and not p.is_dir())
-            if home not in blocking.parents:
-                raise
-            set_aside(blocking)
-            path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise not_writable(path, error) from error
 
@@ -160,8 +118,6 @@ def hold(path: Path, what: str, seconds: float, tell: Callable[[str], object] | 
     holder, lock = path.with_name(path.name + ".holder"), FileLock(path, timeout=seconds)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for file in (path, holder):
-            make_way(file)
         try:
             lock.acquire(timeout=0 if tell else None)
         except Timeout:
@@ -269,7 +225,10 @@ def atomic(
             temporary.unlink(missing_ok=True)
             raise disk_full(path, wanted, " ".join(str(error).split())[:200]) from error
         reach(f"{what} written")
-        temporary.replace(path)
+        try:
+            temporary.replace(path)
+        except OSError as error:
+            raise not_writable(path, error) from error
         reach(f"{what} moved")
     finally:
         temporary.unlink(missing_ok=True)

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mog_assets.resources.errors import MissingArtefact, MogError
-from mog_assets.resources.files import atomic, hold, make_folder, make_way, reach, sweep_orphans
+from mog_assets.resources.files import atomic, hold, make_folder, reach, sweep_orphans
 from mog_assets.resources.manifest import MANIFEST, Manifest, decode, digest, encode, label
 from mog_assets.resources.store import Artefact, Store
 
@@ -120,7 +120,7 @@ def write_set(home: Path, manifests: Iterable[Manifest]) -> None:
     state = digest([[m.asset, m.partition, m.version, m.created] for m in manifests])[:12]
     if _is_last(home, state):
         return
-    make_folder(home / _FOLDER, home)
+    make_folder(home / _FOLDER)
     # Steps of Dagster and runs of several machines publish, too.
     with hold(home / _FOLDER / ".lock", "the sets of artefacts", _WAIT):
         if _is_last(home, state):
@@ -171,8 +171,8 @@ def sweep(store: Store, artefact: Artefact) -> None:
 def remove(store: Store, asset: str, partition: str | None = None) -> None:
     """Remove an artefact, its manifest first; what somebody reads stays for the next time."""
     folder = store.folder(asset, partition)
-    make_way(folder / MANIFEST)
-    (folder / MANIFEST).unlink(missing_ok=True)
+    if not (folder / MANIFEST).is_dir():
+        (folder / MANIFEST).unlink(missing_ok=True)
     reach("manifest removed")
     for path in removable(store, folder):
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)

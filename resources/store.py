@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mog_assets.resources.errors import MissingArtefact
-from mog_assets.resources.files import atomic, hold, make_folder, make_way, orphans, sync_folder
+from mog_assets.resources.files import atomic, hold, make_folder, orphans, sync_folder
 from mog_assets.resources.manifest import MANIFEST, Manifest, decode, describe, digest, encode, label
 
 _LOCKS = (".lock", ".lock.holder")
@@ -84,7 +84,6 @@ class Draft:
             filename = f"{stem}-{key[:16]}-{number}{dot}{suffix}"
         self.files[name] = filename
         path = self.folder / filename
-        make_way(path)
         return path, path.exists()
 
     def path(self, name: str) -> Path:
@@ -143,9 +142,6 @@ class Store:
             return f"{MANIFEST} belongs to {describe(manifest)}"
         if fault := _fault(manifest, folder, written_to):
             return fault
-        lock = folder / _LOCKS[0]
-        if os.path.lexists(lock) and not lock.is_file():
-            return f"{lock.name} is a folder, expected a file"
         return Artefact(manifest, folder)
 
     def manifest(self, asset: str, partition: str | None = None) -> Manifest | None:
@@ -197,7 +193,7 @@ class Store:
     def lock(self, asset: str, partition: str | None = None) -> Iterator[None]:
         """Hold the write lock of an artefact; a second writer waits, then fails, naming the holder."""
         folder = self.folder(asset, partition)
-        make_folder(folder, self.home)
+        make_folder(folder)
         with hold(folder / _LOCKS[0], label(asset, partition), self.lock_seconds):
             yield
 
@@ -275,7 +271,6 @@ class Store:
         data, path = encode(manifest), folder / MANIFEST
         # After a power loss, no manifest may name lost files, and no artefact that was reported may be missing.
         sync_folder(folder)
-        make_way(path)
         with atomic(path, "manifest", len(data)) as temporary:
             temporary.write_bytes(data)
         self._manifests.pop(path, None)
@@ -342,7 +337,6 @@ def _file_fault(path: Path, entry: dict[str, Any], written: float | None) -> str
 def _write_shown(folder: Path, shown: dict[str, str]) -> dict[str, Any]:
     data = json.dumps(shown, ensure_ascii=False, sort_keys=False).encode("utf-8", "backslashreplace")
     path = folder / f"shown-{hashlib.sha256(data).hexdigest()[:16]}.json"
-    make_way(path)
     with atomic(path, wanted=len(data)) as temporary:
         temporary.write_bytes(data)
     return _entry(folder, path.name)

@@ -17,7 +17,7 @@ from typing import Any
 from mog_assets.build import markdown
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
-from mog_assets.resources.files import atomic, make_way
+from mog_assets.resources.files import atomic
 from mog_assets.resources.progress import Advance, Log, track
 from mog_assets.resources.store import Artefact, Draft, digest, file_digest, label
 
@@ -193,7 +193,6 @@ class Work:
     @contextmanager
     def writing(self, path: Path) -> Iterator[Path]:
         """Yield a path next to `path` to write to, moved into place when complete."""
-        make_way(path)
         with atomic(path) as temporary:
             yield temporary
 

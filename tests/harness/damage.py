@@ -28,11 +28,6 @@ def folder_instead(path):
     (path / "somebody's.txt").write_text("not ours")
 
 
-def empty_folder_instead(path):
-    path.unlink(missing_ok=True)
-    path.mkdir()
-
-
 def file_instead(path):
     shutil.rmtree(path)
     path.write_text("a file")
@@ -69,7 +64,4 @@ def outside(path):
     path.write_text(json.dumps(found))
 
 
-OF_FILES = (delete, empty, truncate, flip, folder_instead, empty_folder_instead, broken_link_instead)
-OF_MANIFESTS = (*OF_FILES, other_shape, edited, others, outside)
-OF_LOCKS = (folder_instead, empty_folder_instead, delete)
-OF_FOLDERS = (delete, file_instead)
+OF_MANIFESTS = (delete, empty, truncate, flip, broken_link_instead, other_shape, edited, others, outside)

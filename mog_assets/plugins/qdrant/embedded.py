@@ -113,7 +113,7 @@ class EmbeddedQdrant:
     @contextmanager
     def _locked(self, name: str) -> Iterator[None]:
         """Lock the collection; a damaged one is discarded, so that the next run rebuilds it."""
-        make_folder(self.folder, self.folder.parent)
+        make_folder(self.folder)
         # The engine writes beside what it reads.
         if not os.access(self.folder, os.W_OK):
             copy = Path(tempfile.mkdtemp(prefix="mog-qdrant-"))

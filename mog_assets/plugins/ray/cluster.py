@@ -53,7 +53,7 @@ class Cluster:
     def __init__(self, settings: RaySettings, home: Path, started: bool) -> None:
         self.settings = settings
         self.started = started
-        make_folder(home / "cache" / "ray", home)
+        make_folder(home / "cache" / "ray")
         _sweep(home / "cache" / "ray")
         self.scratch = home / "cache" / "ray" / f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:12]}"
         self.scratch.mkdir()

@@ -2,7 +2,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import time
 from contextlib import contextmanager
 
@@ -10,7 +9,7 @@ import pytest
 from shared import ROOT
 
 from mog_assets.resources.errors import MissingArtefact, MogError
-from mog_assets.resources.files import atomic, make_way, sweep_orphans
+from mog_assets.resources.files import atomic, sweep_orphans
 from mog_assets.resources.publishing import GRACE, newest, remove, sweep, unused, write_set
 from mog_assets.resources.sets import touch_set
 from mog_assets.resources.store import Store, digest
@@ -295,25 +294,6 @@ def test_two_processes_never_write_at_once(store):
     artefact = store.read("asset")
     assert store.verify(artefact) == []
     assert artefact.path("data.txt").read_text() in {"a" * 39, "b" * 39}
-
-
-def test_a_file_that_comes_and_goes_is_never_in_the_way(tmp_path):
-    holder, ended = tmp_path / ".lock.holder", threading.Event()
-
-    def come_and_go():
-        while not ended.is_set():
-            holder.write_text("1")
-            holder.unlink(missing_ok=True)
-
-    other = threading.Thread(target=come_and_go)
-    other.start()
-    try:
-        for _ in range(20_000):
-            make_way(holder)
-    finally:
-        ended.set()
-        other.join()
-    assert list(tmp_path.iterdir()) == []
 
 
 # No room
