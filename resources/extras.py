@@ -14,7 +14,6 @@ DISTRIBUTION = "mog-assets"
 # Modules that are not called as the package that has them, or as one that comes with it.
 _PACKAGES = {
     "anyio": "fastapi",
-    "bs4": "beautifulsoup4",
     "h11": "uvicorn",
     "haystack": "haystack-ai",
     "jwt": "pyjwt",

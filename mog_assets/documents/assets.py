@@ -39,7 +39,6 @@ from mog_assets.text.languages import AUTO, detected, name_of
 GROUP = "corpus"
 # The result of reading also depends on these.
 _PACKAGES = (
-    "beautifulsoup4",
     "chardet",
     "lxml",
     "py3langid",

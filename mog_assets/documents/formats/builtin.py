@@ -52,10 +52,10 @@ def _unpacked(name: str, content: bytes, limits: Mapping[str, Any]) -> dict[str,
 for _suffixes, _format in {
     (".txt", ".adoc", ".asciidoc", ".org", ".tex"): Format(markup.read_plain, text=True, version="2"),
     (".md", ".markdown", ".mdx"): Format(markup.read_markdown, text=True),
-    (".html", ".htm", ".xhtml"): Format(markup.read_page, text=True, version="2"),
+    (".html", ".htm", ".xhtml"): Format(markup.read_page, text=True, version="3"),
     (".pdf",): Format(_pdf, version="3"),
     (*_WORD, *_SLIDES): Format(_office, version="2"),
 }.items():
     for _suffix in _suffixes:
         FORMATS.register(_suffix, _format)
-FORMATS.register(".epub", Format(_epub, version="2"))
+FORMATS.register(".epub", Format(_epub, version="3"))

@@ -20,8 +20,6 @@ _LINES = {
 }
 _PARAGRAPHS = {"address", "blockquote", "center", "dl", "hr", "ol", "p", "pre", "table", "ul", *_HEADINGS}
 _CELLS, _SPANS = ["td", "th"], ["rowspan", "colspan"]
-# What ends an element without an end tag.
-_FOLLOW = {"p": _LINES | _PARAGRAPHS, **dict.fromkeys(("dd", "dt"), {"dd", "dt"}), "li": {"li"}, "tr": {"tr"}}
 _CODES = {"pre", "textarea"}
 _LISTS = {"dir", "menu", "ol", "ul"}
 _BARS = {"header", "footer"}
@@ -44,6 +42,10 @@ _LABEL, _MOST_COPIES, _WIDEST = 100, 10_000, 50
 # The text of an image in a link that is this short says where the link leads.
 _SIGN = 20
 _SPACE = re.compile("[ \t\n\r\f]+")
+# Browsers show what follows these; the parser drops it.
+_ENDS = re.compile(r"</(?:body|html)\s*>", re.I)
+# What the parser says where it reads no further, such as at 2,048 elements within each other.
+_UNREAD_REST = "ERR_RESOURCE_LIMIT"
 
 
 def read_html(html: str, fallback: str) -> Parsed:
@@ -57,61 +59,69 @@ def read_html(html: str, fallback: str) -> Parsed:
     Raises:
         ValueError: it cannot be parsed.
     """
-    from bs4 import BeautifulSoup
+    from lxml import etree
 
+    if "\0" in html:
+        raise ValueError(f"NUL character, the first at {html.index(chr(0))} of the page")
+    parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
+    page = _ENDS.sub("", html).replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace")
     try:
-        soup = BeautifulSoup(_closed(html.replace("\r\n", "\n").replace("\r", "\n")), "html.parser")
-        named = soup.title.get_text() if soup.title else ""
-        if any(map(html.lower().__contains__, _SPANS)):
-            _spread(soup)
-        hidden = _Hidden(soup)
-        flow = _Flow(menus_end_at_heading=soup.find(list(_HEADINGS)) is not None)
-        for node, inside in _walk(soup.body or soup, hidden):
-            if isinstance(node, str):
-                flow.write(node)
-            elif inside:
-                flow.start(node)
-            else:
-                flow.end(node)
-    except Exception as error:  # The parser raises several kinds of errors for hostile pages.
-        raise ValueError(f"the HTML cannot be parsed: {type(error).__name__}: {error}") from error
+        root = etree.fromstring(page, parser)
+    except etree.XMLSyntaxError:
+        root = None  # There is nothing but white space or comments.
+    if limit := next((error.message for error in parser.error_log if error.type_name == _UNREAD_REST), None):
+        raise ValueError(f"the HTML cannot be parsed: {limit}")
+    if root is None:
+        return Parsed(fallback, "")
+    named = _text(root.find(".//title"))
+    _spread(root)
+    hidden = _Hidden(root)
+    flow = _Flow(menus_end_at_heading=_has(root, *_HEADINGS))
+    for node, inside in _walk(root, hidden):
+        if isinstance(node, str):
+            flow.write(node)
+        elif inside:
+            flow.start(node)
+        else:
+            flow.end(node)
     main = next((mark.text for mark in flow.marks if mark.depth == 1), "")
     return Parsed(" ".join(named.split()) or main or fallback, flow.text(), tuple(flow.marks), notes=hidden.notes())
 
 
-def _closed(html: str) -> str:
-    """Return HTML in which every construct is closed; unclosed ones become text."""
-    # Python's parser searches the whole page for each end: 200 kB of `<!--` took 46 s.
-    comments = html.rfind("-->") + 1
-    html = html[:comments] + html[comments:].replace("<!--", "&lt;!--")
-    tags = html.rfind(">") + 1
-    html = html[:tags] + html[tags:].replace("<", "&lt;")
-    return re.sub(r"<!\[[^>]*>", "", html)
+def _text(element: Any) -> str:
+    return "" if element is None else "".join(element.itertext(with_tail=False))
 
 
-def _spread(soup: Any) -> None:
+def _has(element: Any, *names: str) -> bool:
+    """Return whether one of these elements is in an element."""
+    return next(element.iterdescendants(*names), None) is not None
+
+
+def _spread(root: Any) -> None:
     """Give all rows of tables the cells that span them: short texts again, empty ones for long texts."""
     left = _MOST_COPIES
 
     def repeat(cell: Any) -> Any:
         nonlocal left
         left -= 1
-        label = len(cell.get_text()) <= _LABEL and cell.find(["table", *_HEADINGS]) is None
-        return copy.copy(cell) if label else soup.new_tag(cell.name)
+        if len(_text(cell)) > _LABEL or _has(cell, "table", *_HEADINGS):
+            return cell.makeelement(cell.tag)
+        label = copy.deepcopy(cell)
+        label.tail = None
+        return label
 
-    spanning = [e for e in soup.descendants if e.name in _CELLS and any(map(e.has_attr, _SPANS))]
-    for table in {id(t): t for cell in spanning if (t := cell.find_parent("table"))}.values():
-        # Without end tags, rows and cells are within each other, and a copy would have all that follow.
-        if any(e.name in (*_CELLS, "tr") and e.parent.name in _CELLS for e in table.descendants):
-            continue
+    spanning = [cell for cell in root.iter(*_CELLS) if any(span in cell.attrib for span in _SPANS)]
+    for table in dict.fromkeys(next(cell.iterancestors("table"), None) for cell in spanning):
         above: dict[int, tuple[int, Any]] = {}
-        for row in (row for row in table.find_all("tr") if row.find_parent("table") is table):
+        for row in (
+            () if table is None else [row for row in table.iter("tr") if next(row.iterancestors("table")) is table]
+        ):
             column, below = 0, dict[int, tuple[int, Any]]()
-            cells = row.find_all(_CELLS, recursive=False)
+            cells = [cell for cell in row if cell.tag in _CELLS]
             for cell in [*cells, None]:
                 while column in above and left > 0:
                     rows, label = above.pop(column)
-                    row.append(repeat(label)) if cell is None else cell.insert_before(repeat(label))
+                    row.append(repeat(label)) if cell is None else cell.addprevious(repeat(label))
                     below |= {column: (rows - 1, label)} if rows > 1 else {}
                     column += 1
                 if cell is None:
@@ -120,109 +130,104 @@ def _spread(soup: Any) -> None:
                 wide, high = _span(cell, "colspan") if len(cells) > 1 else 1, _span(cell, "rowspan")
                 below |= {column + more: (high - 1, cell) for more in range(wide) if high > 1}
                 for _ in range(wide - 1 if left > 0 else 0):
-                    cell.insert_after(repeat(cell) if cell.name == "th" else soup.new_tag("td"))
+                    cell.addnext(repeat(cell) if cell.tag == "th" else cell.makeelement("td"))
                 column += wide
             above = {**above, **below}
 
 
 def _span(cell: Any, attribute: str) -> int:
-    given = str(cell.get(attribute, "1")).strip()
+    given = cell.get(attribute, "1").strip()
     return min(max(int(given), 1), _WIDEST) if given.isascii() and given.isdigit() else 1
 
 
 class _Hidden:
     """Elements that a browser does not show of a page until its reader does something."""
 
-    def __init__(self, soup: Any) -> None:
-        self._soup, self._count = soup, 0
+    def __init__(self, root: Any) -> None:
+        self._root, self._count = root, 0
 
     @cached_property
     def _opened(self) -> set[str]:
         """The ids that some element opens, as one of its attributes says."""
         openers = ("aria-controls", "data-bs-target", "data-target", "href")
-        given = [e.get(name) or "" for e in self._soup.find_all(True) for name in openers]
+        given = [element.get(name, "") for element in self._root.iter() for name in openers]
         return {name[1:] if name.startswith("#") else name for names in given for name in names.split()}
 
     def __call__(self, element: Any) -> bool:
         """Return whether an element is not read."""
-        name, given = element.name, element.attrs
+        name, given = element.tag, element.attrib
         if name in _UNREAD or not given:
             return name in _UNREAD or (name == "button" and self._is_control(element, ""))
-        classes = " ".join(given.get("class") or ())
+        classes = given.get("class", "")
         if given.get("role") == "navigation":
             return True
         if name == "button":
             return self._is_control(element, classes)
-        if name == "a" and str(given.get("href", "")).startswith("#") and _PERMALINK.fullmatch(element.get_text()):
-            return element.find("img") is None
-        if classes and _HELPER.search(classes) and (heading_of := element.find_parent(list(_HEADINGS))):
-            return _WORD.search(heading_of.get_text().replace(element.get_text(), "")) is not None
-        shut = "hidden" in given or ("style" in given and _INVISIBLE.search(str(given["style"])))
+        if name == "a" and given.get("href", "").startswith("#") and _PERMALINK.fullmatch(_text(element)):
+            return not _has(element, "img")
+        if classes and _HELPER.search(classes):
+            heading_of = next(element.iterancestors(*_HEADINGS), None)
+            if heading_of is not None:
+                return _WORD.search(_text(heading_of).replace(_text(element), "")) is not None
+        shut = "hidden" in given or _INVISIBLE.search(given.get("style", ""))
         # Scripts show a page when it is complete.
-        if not shut or name == "body" or element.find(["h1", "main", "article"]):
+        if not shut or name == "body" or _has(element, "h1", "main", "article"):
             return False
         if given.get("role") == "tabpanel" or _PANEL.search(classes) or given.get("id") in self._opened:
             return False
-        self._count += _WORD.search(element.get_text()) is not None
+        self._count += _WORD.search(_text(element)) is not None
         return True
 
     def _is_control(self, button: Any, classes: str) -> bool:
         """Return whether a button does something else than to open what it is the title of."""
-        inside = button.find_parent([*_HEADINGS, "summary", "dt", *_BARS])
+        inside = next(button.iterancestors(*_HEADINGS, "summary", "dt", *_BARS), None)
         if inside is not None:
-            return inside.name in _BARS
-        opens = button.get("role") == "tab" or _OPENS.search(classes) or any(map(button.has_attr, _CONTROLS))
-        asks = button.get_text().rstrip().endswith(("?", "？"))
-        return button.has_attr("aria-haspopup") or not (opens or asks)
+            return inside.tag in _BARS
+        opens = (
+            button.get("role") == "tab" or _OPENS.search(classes) or any(name in button.attrib for name in _CONTROLS)
+        )
+        asks = _text(button).rstrip().endswith(("?", "？"))
+        return "aria-haspopup" in button.attrib or not (opens or asks)
 
     def notes(self) -> dict[str, Any]:
         """Return the number of hidden elements with text."""
         return {"hidden text not read": self._count} if self._count else {}
 
 
-def _walk(body: Any, hidden: Callable[[Any], Any]) -> Iterator[tuple[Any, bool]]:
+def _walk(root: Any, hidden: Callable[[Any], bool]) -> Iterator[tuple[Any, bool]]:
     """Yield strings of a page in order, and its elements: once where they start (True), once where they end (False)."""
-    from bs4 import CData, NavigableString
-
     # Not recursive: pages may be nested without end.
-    waiting = [(body, True)]
+    waiting: list[tuple[Any, bool]] = [(root, True)]
     while waiting:
         node, starts = waiting.pop()
-        if node.name is None:
-            # Not comments, declarations and the like, which are strings as well.
-            if type(node) in (NavigableString, CData):
-                yield str(node), True
-        elif not starts:
-            yield node, False
-        elif node.name == "img":
+        if isinstance(node, str) or not starts:
+            yield node, starts
+        elif node.tag == "img":
             yield f" {_alternative(node)} ", True
-        elif hidden(node):
-            # The parser leaves elements open whose end tag may be omitted: what follows is no part of them.
-            inside = [child.name not in _FOLLOW.get(node.name, ()) for child in node.contents]
-            after = node.contents[inside.index(False) :] if False in inside else []
-            waiting += [(child, True) for child in reversed(after)]
-        else:
+        elif not hidden(node):
             yield node, True
             waiting.append((node, False))
-            waiting += [(child, True) for child in reversed(node.contents)]
+            for child in reversed(node):
+                waiting += [(child.tail or "", True), (child, True)]
+            waiting.append((node.text or "", True))
 
 
 def _alternative(image: Any) -> str:
     """Return text for an image, if it is not beside it, and the image stands for no link and not for the site."""
-    text = str(image.get("alt") or "")
-    around = image.find_parent(["a", "figure"]) if text else None
+    text = image.get("alt", "")
+    around = next(image.iterancestors("a", "figure"), None) if text else None
     if around is None:
         return text
-    leads = around.name == "a" and (len(text) <= _SIGN or "logo" in text.lower())
-    return "" if leads or text in around.get_text() else text
+    leads = around.tag == "a" and (len(text) <= _SIGN or "logo" in text.lower())
+    return "" if leads or text in _text(around) else text
 
 
 def _is_bar(element: Any) -> bool:
-    if element.name in _BARS:
+    if element.tag in _BARS:
         return True
     # Styles put the same classes on what surrounds a whole page.
-    named = not _BAR_CLASSES.isdisjoint(element.get("class") or ())
-    return named and element.name != "body" and element.find(["h1", "main", "article"]) is None
+    named = not _BAR_CLASSES.isdisjoint(element.get("class", "").split())
+    return named and element.tag != "body" and not _has(element, "h1", "main", "article")
 
 
 class _Flow:
@@ -253,7 +258,7 @@ class _Flow:
 
     def start(self, element: Any) -> None:
         """Enter an element."""
-        name = element.name
+        name = element.tag
         self._break(name, starts=True)
         if name in _HEADINGS:
             self._before_heading = False
@@ -270,7 +275,7 @@ class _Flow:
 
     def end(self, element: Any) -> None:
         """Leave an element."""
-        name = element.name
+        name = element.tag
         self._links -= name == "a"
         self._codes -= name in _CODES
         self._bars_open -= _is_bar(element)
