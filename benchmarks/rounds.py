@@ -34,7 +34,7 @@ from mog_assets.search.retrieval import Retrieval
 def measures(question: Question, row: AnswerRow) -> list[float]:
     """Exact match, F1, whether what the answer was read from is of every gold document, words read, rounds."""
     said, gold = row.answer or "", answers(question)
-    read = {(span[0], span[1]) for passage in row.passages for span in passage["spans"]}
+    read = {(span[0], span[1]) for passage in row.passages for span in passage.spans}
     complete = {(e.corpus, e.doc) for e in question.evidence} <= read
     return [exact_match(said, gold), f1(said, gold), float(complete), float(row.tokens_in), float(row.rounds)]
 

@@ -7,7 +7,7 @@ parallel. A failure of one question is recorded in its row and does not stop the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from mog_assets import registry
@@ -135,11 +135,8 @@ class Progress:
             answer=self.answer,
             failure=self.failure,
             raw=self.raw,
-            span=asdict(self.span) if self.span else None,
-            passages=[
-                {**asdict(passage), "spans": [list(span) for span in passage.spans]}
-                for passage in (self.results.passages if self.read is None else self.read)
-            ],
+            span=self.span,
+            passages=self.results.passages if self.read is None else self.read,
             rounds=self.rounds,
             queries=self.queries,
             failures=self.failures,

@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from mog_assets.answer.roles import AnswerSpan, RetrievedPassage
 from mog_assets.registry import JUDGES, WAYS
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AnswerRow:
-    """Record of how a question was answered; all fields are JSON values.
+    """Record of how a question was answered.
 
     Attributes:
         question: Id of the question.
@@ -25,9 +26,8 @@ class AnswerRow:
         answer: The letter of an option or a text; None if there is none.
         failure: Why there is no answer; empty if there is one.
         raw: The reader's output for the answer before parsing.
-        span: Where the answer stands in the passages and how sure the reader is, see `roles.AnswerSpan`; None if the
-            reader does not say.
-        passages: Passages the answer is based on, best first: `corpus`, `doc`, `title`, `text`, `spans`, `level`.
+        span: Where the answer stands in the passages and how sure the reader is; None if the reader does not say.
+        passages: Passages the answer is based on, best first.
         rounds: Rounds of retrieval and answering; 1 if the method has no loop.
         queries: Per round `query`, and what is told of its group, see `answerers.RetrievedPassages`.
         judgement: Marks of the judge by name, and `failures`: why there is none; None without a judge.
@@ -47,8 +47,8 @@ class AnswerRow:
     answer: str | None
     failure: str
     raw: str
-    span: dict[str, Any] | None = None
-    passages: list[dict[str, Any]] = field(default_factory=list)
+    span: AnswerSpan | None = None
+    passages: Sequence[RetrievedPassage] = ()
     rounds: int = 1
     queries: list[dict[str, Any]] = field(default_factory=list)
     judgement: dict[str, Any] | None = None
@@ -63,7 +63,7 @@ class AnswerRow:
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values, those of `details` beside the others; all rows have all of every way."""
-        fields = asdict(self)
+        fields = json.loads(json.dumps(asdict(self)))
         details = fields.pop("details")
         unset = {name: value for way in WAYS.values() for name, value in way.details.items()}
         return {**fields, **deepcopy(unset), **details}

@@ -64,11 +64,9 @@ def ask(
         # Nothing was weighed if the way of answering did not retrieve.
         if row.passages and not how.retrieval.ranking:
             (weights,) = how.retrieval.of.weights(retrieval.with_queries([alone]), how.retrieval)
-    given = [roles.RetrievedPassage(**{**p, "spans": tuple(tuple(span) for span in p["spans"])}) for p in row.passages]
-    passages = reading.with_documents(retrieval, given, sight)
-    marked = row.span is not None and row.span["probability"] >= MARKED
-    likeliest = _likeliest(retrieval, passages, row.span if marked else None)
-    certain = row.span is None or row.span["certain"]
+    passages = reading.with_documents(retrieval, row.passages, sight)
+    likeliest = _likeliest(retrieval, passages, row.span)
+    certain = row.span is None or row.span.certain
     return Answer(
         alone,
         row.answer if certain else None,
@@ -78,7 +76,7 @@ def ask(
         passages,
         version,
         _cited(row, passages, likeliest),
-        row.span["probability"] if row.span else None,
+        row.span.probability if row.span else None,
         likeliest,
         auto,
         weights,
@@ -90,22 +88,22 @@ def ask(
 def _cited(row: AnswerRow, read: Sequence[Passage], best: Likeliest | None) -> list[int]:
     """Return numbers, from 1, of the passages that an answer rests on; empty if it is not known."""
     if row.span is not None:
-        return [row.span["passage"] + 1] if best else []
+        return [row.span.passage + 1] if best else []
     return replies.cited(row.raw, len(read)) if row.answer is not None else []
 
 
-def _likeliest(retrieval: Retrieval, read: Sequence[Passage], span: Mapping[str, Any] | None) -> Likeliest | None:
-    """Return the sentence of an answer."""
-    if span is None or span["start"] < 0:
+def _likeliest(retrieval: Retrieval, read: Sequence[Passage], span: roles.AnswerSpan | None) -> Likeliest | None:
+    """Return the sentence of an answer, if it is likely enough."""
+    if span is None or span.start < 0 or span.probability < MARKED:
         return None
-    passage, at = read[span["passage"]], 0
+    passage, at = read[span.passage], 0
     positions = [retrieval.corpora.position[part.corpus, part.document] for part in passage.spans]
     texts = retrieval.corpora.texts(set(positions))
     for part, position in zip(passage.spans, positions, strict=True):
         # Between the spans of a passage stand a gap, and a title if another document begins.
         piece = texts[position][1][part.start : part.end]
         at = passage.text.index(piece, at)
-        low, high = span["start"] - at, span["end"] - at
+        low, high = span.start - at, span.end - at
         if low >= 0 and high <= len(piece):
             start, end = sentence_at(piece, low)
             # What looks like the end of a sentence may stand in an answer.

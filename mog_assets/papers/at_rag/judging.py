@@ -209,8 +209,7 @@ def judged(
         question, row = pair
         if row.answer is None or question.kind != "open":
             return row
-        passages = [RetrievedPassage(p["corpus"], p["doc"], p["title"], p["text"]) for p in row.passages]
-        marks = marks_of(roles, question, row.answer, references[question.id], passages)
+        marks = marks_of(roles, question, row.answer, references[question.id], row.passages)
         return replace(row, judgement=marks.to_json())
 
     return list(side_by_side(one, list(zip(requests, rows, strict=True))))

@@ -73,4 +73,4 @@ def test_a_later_round_without_an_answer_does_not_lose_an_earlier_one(neural):
         {"usefulness": None, "support": None},
     ]
     # The answer comes with what it was read from.
-    assert [passage["text"] for passage in row.passages] == [QUOTED[0].text]
+    assert [passage.text for passage in row.passages] == [QUOTED[0].text]

@@ -86,8 +86,7 @@ def test_what_the_model_does_not_judge_has_no_mark_and_is_counted(reader, server
 
 
 def test_the_cost_of_judging_is_not_that_of_answering(reader):
-    passages = [{"corpus": p.corpus, "doc": p.doc, "title": p.title, "text": p.text} for p in PASSAGES]
-    row = AnswerRow("q", "one-step", "r", "Insulin.", "", "Insulin.", passages=passages, calls=1, tokens_in=70)
+    row = AnswerRow("q", "one-step", "r", "Insulin.", "", "Insulin.", passages=PASSAGES, calls=1, tokens_in=70)
     (marked,) = judged(reader, [QUESTION], [row], {"q": "insulin"}, map)
     assert (marked.calls, marked.tokens_in) == (1, 70)
     assert marked.judgement["calls"] == 6 and marked.judgement["tokens_in"] > 0 and "seconds" not in marked.judgement
