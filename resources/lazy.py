@@ -1,4 +1,4 @@
-"""What is computed once: `remembered`, and `cached_property`, by which questions do not wait for each other.
+"""What is computed once: `remembered`, `Recent`, and `cached_property`, by which questions do not wait for each other.
 
 Before Python 3.12 that of the library has one lock for all instances of a class: while one thread computes a value,
 every other waits, whatever it is of. Two threads that search then take as long as one.
@@ -7,10 +7,13 @@ every other waits, whatever it is of. Two threads that search then take as long 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+Value = TypeVar("Value")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -27,6 +30,35 @@ def remembered(function: Function) -> Function:
         return known[key]
 
     return remembering  # type: ignore[return-value]
+
+
+class Recent(Generic[Value]):
+    """Remember the values that were used last, as many as fit into some bytes; for several threads.
+
+    Args:
+        most: Bytes of these values, by their `nbytes`; one larger value is remembered all the same.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._bytes = most, 0
+        self._values: OrderedDict[Hashable, Any] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Hashable, compute: Callable[[], Value]) -> Value:
+        """Return the value of a key; two threads that ask for it at the same time may both compute it."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                remembered_value: Value = self._values[key]
+                return remembered_value
+        value = compute()
+        with self._lock:
+            if key not in self._values:
+                self._values[key] = value
+                self._bytes += self._values[key].nbytes
+            while self._bytes > self._most and len(self._values) > 1:
+                self._bytes -= self._values.popitem(last=False)[1].nbytes
+        return value
 
 
 if TYPE_CHECKING or sys.version_info >= (3, 12):
@@ -50,4 +82,4 @@ else:
             return value
 
 
-__all__ = ["cached_property", "remembered"]
+__all__ = ["Recent", "cached_property", "remembered"]

@@ -26,27 +26,29 @@ from mog_assets.text.terms import ANALYSIS
 _NAMED = 5
 
 
-def every_text_has_a_vector(level: int) -> Check:
-    """Check that an embeddings endpoint gave a vector for every text; the others are named."""
+def _every_text_has_a_vector(work: Work) -> str | None:
+    missing, documents, chunks = [], work.input("documents"), work.input("chunks/level_1")
+    for name in documents.names("bucket") if work.counts["without vector"] else ():
+        rows = np.load(work.draft.path(name.replace(".parquet", ".npy")), mmap_mode="r")
+        layout = bucket_layout(documents.path(name), chunks.path(name))
+        places = zip(*layout.chunk_spans(np.flatnonzero(~rows.any(axis=1)), 1), strict=True)
+        missing += [f"{layout.documents[document]} ({start}–{end})" for document, start, end in places]
+    if not missing:
+        return None
+    more = f" and {len(missing) - _NAMED:,} more" if len(missing) > _NAMED else ""
+    return (
+        f"{len(missing):,} of {int(work.counts['vectors']):,} texts have no vector, because the endpoint gave none "
+        f"({', '.join(missing[:_NAMED])}{more}): they are found by their words alone, until their documents change"
+    )
 
-    def run(work: Work) -> str | None:
-        missing, documents, chunks = [], work.input("documents"), work.input("chunks/level_1")
-        for name in documents.names("bucket") if work.counts["without vector"] else ():
-            rows = np.load(work.draft.path(name.replace(".parquet", ".npy")), mmap_mode="r")
-            layout = bucket_layout(documents.path(name), chunks.path(name))
-            places = zip(*layout.chunk_spans(np.flatnonzero(~rows.any(axis=1)), level), strict=True)
-            missing += [f"{layout.documents[document]} ({start}–{end})" for document, start, end in places]
-        if not missing:
-            return None
-        more = f" and {len(missing) - _NAMED:,} more" if len(missing) > _NAMED else ""
-        return (
-            f"{len(missing):,} of {int(work.counts['vectors']):,} texts have no vector, because the endpoint gave none "
-            f"({', '.join(missing[:_NAMED])}{more}): they are found by their words alone, until their documents change"
-        )
 
-    described = "The endpoint gave a vector for every text."
-    return Check("every_text_has_a_vector", described, run, blocking=False, repeated=True)
-
+EVERY_TEXT_HAS_A_VECTOR = Check(
+    "every_text_has_a_vector",
+    "The endpoint gave a vector for every text.",
+    _every_text_has_a_vector,
+    blocking=False,
+    repeated=True,
+)
 
 GROUP = "retrieval"
 
@@ -194,7 +196,7 @@ def build_neighbours(work: Work) -> None:
 
 def recipes(settings: Settings) -> list[Recipe]:
     """Return the recipes of this stage."""
-    recipes_of = [
+    return [
         Recipe(
             key="tokens",
             build=build_tokens,
@@ -204,9 +206,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: [ANALYSIS, tools.settings.shard_chunks],
             version="6",
             kinds=("parquet", "arrow"),
-        )
-    ]
-    recipes_of.append(
+        ),
         Recipe(
             key="statistics",
             build=build_statistics,
@@ -217,9 +217,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=statistics_settings,
             version="4",
             kinds=("arrow",),
-        )
-    )
-    recipes_of.append(
+        ),
         Recipe(
             key="neighbours",
             build=build_neighbours,
@@ -228,9 +226,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             deps=("tokens", "embeddings/level_1"),
             version="2",
             kinds=("numpy",),
-        )
-    )
-    recipes_of.append(
+        ),
         Recipe(
             key="bm25/level_1",
             build=build_bm25,
@@ -240,33 +236,31 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: tools.settings.levels,
             version="3",
             kinds=("numpy",),
-        )
-    )
-    for level in settings.level_range:
-        encoded = level == 1
-        recipes_of.append(
+        ),
+        Recipe(
+            key="embeddings/level_1",
+            build=build_encoded,
+            description="Unit vectors of the chunks of level 1, encoded.",
+            group=GROUP,
+            deps=("documents", "chunks/level_1"),
+            settings=lambda tools: tools.encoder.identity,
+            checks=(EVERY_TEXT_HAS_A_VECTOR,) if settings.encoder.served else (),
+            version="3",
+            kinds=("pytorch",),
+            pool="gpu",
+        ),
+        *(
             Recipe(
                 key=f"embeddings/level_{level}",
-                build=build_encoded if encoded else partial(build_pooled, level),
-                description=f"Unit vectors of the chunks of level {level}, encoded."
-                if encoded
-                else f"Lengths of the sums that vectors of level {level} are pooled from; their pieces are level 1's.",
+                build=partial(build_pooled, level),
+                description=f"Lengths of the sums that vectors of level {level} are pooled from; their pieces are "
+                "level 1's.",
                 group=GROUP,
-                deps=_unique(
-                    "documents",
-                    "chunks/level_1",
-                    f"chunks/level_{level}",
-                    *(() if encoded else ("embeddings/level_1",)),
-                ),
+                deps=("documents", "chunks/level_1", f"chunks/level_{level}", "embeddings/level_1"),
                 settings=lambda tools: tools.encoder.identity,
-                checks=(every_text_has_a_vector(level),) if encoded and settings.encoder.served else (),
                 version="3",
-                kinds=("pytorch",) if encoded else ("numpy",),
-                pool="gpu" if encoded else None,
+                kinds=("numpy",),
             )
-        )
-    return recipes_of
-
-
-def _unique(*keys: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(keys))
+            for level in settings.level_range[1:]
+        ),
+    ]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from mog_assets.resources.lazy import Recent
 
 # Files whose groups are remembered.
 _FILES = 256
@@ -29,9 +29,8 @@ class StoredDocuments:
     """
 
     def __init__(self, paths: Sequence[Path], most: int = 256 << 20) -> None:
-        self.paths, self._most, self._bytes = paths, most, 0
-        self._groups: OrderedDict[tuple[Path, int], pa.Table] = OrderedDict()
-        self._lock = Lock()
+        self.paths = paths
+        self._groups: Recent[pa.Table] = Recent(most)
 
     @cached_property
     def _starts(self) -> np.ndarray:
@@ -60,26 +59,15 @@ class StoredDocuments:
         metadata, starts = _groups_of(path)
         group, taken = np.searchsorted(starts, rows, side="right") - 1, []
         for number, row in zip(group.tolist(), (rows - starts[group]).tolist(), strict=True):
-            table = self._group(path, metadata, number)
+            table = self._groups.get((path, number), partial(_read_group, path, metadata, number))
             # Few rows are taken of many: value by value takes a third of the time of `table.take`.
             taken.append({name: table[name][row].as_py() for name in columns})
         return taken
 
-    def _group(self, path: Path, metadata: pq.FileMetaData, number: int) -> pa.Table:
-        key = path, number
-        with self._lock:
-            if key in self._groups:
-                self._groups.move_to_end(key)
-                return self._groups[key]
-        with pq.ParquetFile(path, metadata=metadata) as file:
-            table = file.read_row_group(number, use_threads=False)
-        with self._lock:
-            if key not in self._groups:
-                self._groups[key] = table
-                self._bytes += table.nbytes
-            while self._bytes > self._most and len(self._groups) > 1:
-                self._bytes -= self._groups.popitem(last=False)[1].nbytes
-        return table
+
+def _read_group(path: Path, metadata: pq.FileMetaData, number: int) -> pa.Table:
+    with pq.ParquetFile(path, metadata=metadata) as file:
+        return file.read_row_group(number, use_threads=False)
 
 
 @lru_cache(maxsize=_FILES)

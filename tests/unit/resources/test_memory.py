@@ -22,6 +22,7 @@ from mog_assets.index.layouts import bucket_layout
 from mog_assets.index.statistics import TOTALS, file_of
 from mog_assets.index.statistics_assets import write_terms
 from mog_assets.index.term_counts import TermCounts
+from mog_assets.resources.lazy import Recent
 from mog_assets.resources.publishing import remove
 from mog_assets.text.chunks import Layout
 from mog_assets.text.cuts import unit_chars
@@ -89,7 +90,7 @@ def test_documents_that_are_read_are_not_in_memory_together(tmp_path):
 
 
 def test_layouts_that_were_opened_are_not_all_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr("mog_assets.index.layouts._KEPT_BYTES", 4_000_000)
+    monkeypatch.setattr("mog_assets.index.layouts._OPENED", Recent(4_000_000))
     chunks = 100_000
     write_documents([make_document("a", "", "x" * chunks, {}, {})], tmp_path / "documents.parquet")
     ends = np.arange(1, chunks + 1, dtype=np.int32)
