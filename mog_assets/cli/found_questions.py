@@ -12,8 +12,6 @@ from mog_assets.resources.errors import ConfigError, MogError
 
 # Lines read from a file to tell questions from documents.
 _PEEKED = 20
-# What to do about a column of another name.
-_BY_OPTION = "name it with `--column question=NAME`"
 # Fields that say something of the answer, or of where it stands.
 _KNOWN = ("answer", "long_answer", "quote", "doc", "docs", "evidence", "aliases", "options")
 
@@ -72,67 +70,33 @@ class Questions:
         )
 
 
-def holds_questions(path: Path) -> bool:
-    """Return whether a file holds questions rather than documents.
+def look_at(path: Path) -> tuple[bool, str]:
+    """Return whether a file holds questions rather than documents, and what to say if it is only called so.
 
-    Of JSON lines, the first objects have a `question` and no `text`. A table has a column for the question (`question`;
-    or another name for it beside a column of answers, quotes or documents) and no column `text`.
+    A table of questions has a column for the question (`question`; or another name for it beside a column of answers,
+    quotes or documents), and lines of JSON have a key `question`; neither has a `text`.
     """
     from mog_assets.documents.folders import LINES
-    from mog_assets.questions.records import first_rows, suffixes, used_columns
+    from mog_assets.questions.records import NAME_IT, first_rows, listed, suffixes, used_columns
 
     name = path.name.lower()
     # Other files cannot be read; a FIFO would be waited for.
     if not (name.endswith(suffixes()) and path.is_file()):
-        return False
+        return False, ""
     try:
-        if name.endswith(LINES):
-            return any("question" in record and "text" not in record for record in first_rows(path, _PEEKED))
-        columns = used_columns(path)
+        keys = list(dict.fromkeys(key for row in first_rows(path, _PEEKED) for key in row))
+        if any(key.strip().lower() == "text" for key in keys):
+            return False, ""
+        if not name.endswith(LINES):
+            used = used_columns(path).used
+            return used["question"].strip().lower() == "question" or any(field in used for field in _KNOWN), ""
+        if keys and "question" not in keys:
+            raise MogError(f"{path}: expected a key `question`, found {listed(keys)}: {NAME_IT}")
+        return bool(keys), ""
     # A corpus may contain files that cannot be read; `mog run` lists them.
-    except MogError:
-        return False
-    named = columns.used["question"].strip().lower() == "question"
-    return (named or any(name in columns.used for name in _KNOWN)) and not any(
-        column.strip().lower() == "text" for column in columns.unused
-    )
-
-
-def passed_over(path: Path) -> str:
-    """Return why a file that is called like one of questions is not used; empty if it is called otherwise.
-
-    Nothing is said of documents, which have a text.
-    """
-    from mog_assets.documents.folders import LINES
-    from mog_assets.questions.records import first_rows, suffixes, used_columns
-    from mog_assets.resources.printable import printable
-
-    name = path.name.lower()
-    if not (name.startswith("question") and name.endswith(suffixes()) and path.is_file()):
-        return ""
-    try:
-        columns = list(dict.fromkeys(column for row in first_rows(path, _PEEKED) for column in row))
-        if any(column.strip().lower() == "text" for column in columns):
-            return ""
-        used_columns(path)
     except MogError as error:
-        return _not_used(_by_option(error))
-    if not name.endswith(LINES) or "question" in columns or not columns:
-        return ""
-    names = ", ".join(printable(column[:60]) for column in columns[:_PEEKED])
-    return _not_used(f"{path}: expected a key `question`, found {names}: rename one, or {_BY_OPTION}")
-
-
-def _not_used(reason: str) -> str:
-    """Return what `mog init` says of a file that it does not use as questions."""
-    remedy = ", and the file with `--questions`" if _BY_OPTION in reason else ""
-    return f"{reason}{remedy}; it is not used as questions"
-
-
-def _by_option(error: MogError) -> str:
-    """Return an error whose remedy is that of `mog init`."""
-    remedy = "name it under `columns`, as in `columns: {question: NAME}`"
-    return str(error).replace(remedy, _BY_OPTION)
+        unused = f"{error}; it is not used as questions, unless `--questions` names it"
+        return False, unused if name.startswith("question") else ""
 
 
 def find_questions(path: Path, name: str, columns: Mapping[str, str] | None = None) -> Questions:
@@ -164,7 +128,7 @@ def find_questions(path: Path, name: str, columns: Mapping[str, str] | None = No
                     "`--column doc=NAME` or `--column answer=NAME`"
                 )
     except MogError as error:
-        raise ConfigError(f"--questions: {_by_option(error)}") from error
+        raise ConfigError(f"--questions: {error}") from error
     first = f"; the first: {printable(wrong[0][:300])}" if wrong else ""
     if not (splits or without):
         raise ConfigError(f"--questions: expected questions in {path}, found none{first}")

@@ -23,8 +23,7 @@ from mog_assets.cli.found_questions import (
     files_in,
     find_questions,
     given_columns,
-    holds_questions,
-    passed_over,
+    look_at,
 )
 from mog_assets.registry import COMMANDS, QUESTION_SOURCES
 from mog_assets.resources.encoder_settings import encoders_of_languages
@@ -226,14 +225,13 @@ def init(
     named = given_columns(columns)
     if not folders:
         raise ConfigError(_which_folder(base))
-    given = [*question_files, *(f for f in folders if f.is_file() and holds_questions(f))]
+    given = [*question_files, *(f for f in folders if f.is_file() and look_at(f)[0])]
     sources = [folder for folder in folders if folder not in given]
     # Where files of questions were named, no others are looked for.
-    beside = () if given else files_in([base, *(f for f in sources if f.is_dir())])
-    holding = {file: holds_questions(file) for file in beside}
-    candidates = given or [file for file, holds in holding.items() if holds]
-    others = [*(f for f in sources if f.is_file()), *(file for file, holds in holding.items() if not holds)]
-    unused = [reason for file in dict.fromkeys(others) if (reason := passed_over(file))]
+    beside = [] if given else list(files_in([base, *(f for f in sources if f.is_dir())]))
+    looks = {file: look_at(file) for file in (*beside, *(f for f in sources if f.is_file()))}
+    candidates = given or [file for file in beside if looks[file][0]]
+    unused = [reason for _, reason in looks.values() if reason]
     corpora: list[CorpusFiles] = []
     for source in sources:
         corpora.append(find_documents(source, name_of(source, [c.name for c in corpora]), candidates))

@@ -57,6 +57,8 @@ MOST = 10_000_000
 _FIRST_ROWS = 64
 # Names of columns in a message.
 _SHOWN = 20
+NAME_IT = "rename one, or name it, with `mog init --column question=NAME` or as `columns: {question: NAME}` in mog.yaml"
+"""What to do about a column of another name."""
 Advance = Callable[[int], object]
 
 
@@ -237,7 +239,7 @@ class Columns(NamedTuple):
 
     def __str__(self) -> str:
         shown = [f if f == name else f"{f} = {printable(name[:60])!r}" for f, name in self.used.items()]
-        unused = f"; not used: {_listed(self.unused)}" if self.unused else ""
+        unused = f"; not used: {listed(self.unused)}" if self.unused else ""
         return f"columns: {', '.join(shown)}{unused}"
 
 
@@ -259,16 +261,13 @@ def _match(path: Path, names: Sequence[str], given: Mapping[str, str]) -> Column
             matches = matches or [name for name in free if _plain(name) in _SYNONYMS.get(field, ())]
         elif len(matches) != 1:
             raise MogError(
-                f"{path}: columns.{field}: expected a column of the file ({_listed(names)}), got "
+                f"{path}: columns.{field}: expected a column of the file ({listed(names)}), got "
                 f"{printable(given[field])[:60]!r}"
             )
         if len(matches) == 1:
             used[field] = matches[0]
     if "question" not in used:
-        raise MogError(
-            f"{path}: expected a column `question`, found {_listed(names)}: rename one, or name it under `columns`, as "
-            "in `columns: {question: NAME}`"
-        )
+        raise MogError(f"{path}: expected a column `question`, found {listed(names)}: {NAME_IT}")
     in_order = {field: used[field] for field in FIELDS if field in used}
     return Columns(in_order, tuple(name for name in names if name not in used.values()))
 
@@ -277,7 +276,8 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s_-]+", "", name.lower())
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Return the first names of columns, for a message."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(printable(name[:60]) for name in names[:_SHOWN]) + more
 

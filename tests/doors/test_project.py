@@ -15,7 +15,7 @@ from shared import ROOT
 
 from mog_assets import config
 from mog_assets.cli import main
-from mog_assets.cli.found_questions import find_questions, holds_questions
+from mog_assets.cli.found_questions import find_questions, look_at
 from mog_assets.cli.init import find_documents, written
 from mog_assets.documents.folders import suffixes
 from mog_assets.documents.memory import source_state
@@ -234,7 +234,7 @@ def test_a_parquet_file_of_questions_is_found(folder):
 )
 def test_questions_are_told_from_documents_by_columns(folder, content, is_one):
     (folder / "it.csv").write_text(content, encoding="utf-8")
-    assert holds_questions(folder / "it.csv") is is_one
+    assert look_at(folder / "it.csv") == (is_one, "")
     result = init("it.csv", "docs")
     assert result.exit_code == 0, result.stderr
     assert ("questions it: it.csv" in result.stdout) is is_one
@@ -245,7 +245,7 @@ def test_columns_of_other_names_are_named(folder):
     result = init("docs", "--questions", "ask.csv")
     assert result.exit_code == 2
     assert "ask.csv: expected a column `question`, found Frage, Fundstelle" in result.stderr
-    assert "`--column question=NAME`" in result.stderr and not (folder / "mog.yaml").exists()
+    assert "--column question=NAME`" in result.stderr and not (folder / "mog.yaml").exists()
     result = init("docs", "--questions", "ask.csv", "--column", "question=Frage", "--column", "quote=Fundstelle")
     assert result.exit_code == 0, result.stderr
     assert "columns: question = 'Frage', quote = 'Fundstelle'" in result.stdout
@@ -277,7 +277,9 @@ def test_a_file_that_is_called_questions_is_not_passed_over_in_silence_unless_it
     result = init("docs")
     assert result.exit_code == 0 and "question_sets:\n  questions" not in (folder / "mog.yaml").read_text()
     assert message in result.stderr and bool(result.stderr) == bool(message)
-    assert not message or "name it with `--column question=NAME`, and the file with `--questions`" in result.stderr
+    assert not message or (
+        "--column question=NAME" in result.stderr and "unless `--questions` names it" in result.stderr
+    )
 
 
 def test_questions_of_which_nothing_is_known_say_which_columns_to_name(folder):

@@ -296,7 +296,7 @@ def test_row_groups_that_do_not_fit_are_refused(parquet, monkeypatch):
     [
         ("q.xlsx", "PK", "expected a file that ends in .jsonl, .jsonl.gz, .csv, .tsv, .csv.gz, .tsv.gz"),
         pytest.param("train-v2.0.json", "{}", "`mog import squad ", marks=pytest.mark.whole),
-        ("q.csv", "one,two\n1,2\n", "expected a column `question`, found one, two: rename one, or name it under `colu"),
+        ("q.csv", "one,two\n1,2\n", "expected a column `question`, found one, two: rename one, or name it, with `mog"),
         ("q.csv", b"\x7fELF\0\0\xff\xfe", "expected a table of questions, got: binary content"),
         pytest.param("q.parquet", "PAR1 no", "expected a readable Parquet file, got: ", marks=pytest.mark.whole),
         pytest.param("q.parquet", "", "expected a readable Parquet file, got: ", marks=pytest.mark.whole),
