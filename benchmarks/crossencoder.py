@@ -26,7 +26,7 @@ from mog_assets.build.tools import Tools
 from mog_assets.evaluate.significance import by_document, permutation_p
 from mog_assets.questions.sets import load_questions
 from mog_assets.resources.embedded import embedded_folder
-from mog_assets.search.blend import Reranked
+from mog_assets.search.fused import Reranked
 from mog_assets.search.rankings import fused
 from mog_assets.search.retrieval import Retrieval
 

@@ -38,9 +38,9 @@ from mog_assets.evaluate.known_items import FORMS, KnownItem, drawn_items, place
 from mog_assets.evaluate.significance import bootstrap_interval, by_document, holm, permutation_p
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.resources.arrays import running
-from mog_assets.search.blend import Blend, kind
 from mog_assets.search.candidates import Candidates
 from mog_assets.search.depth import CONTEXTS
+from mog_assets.search.fused import Blend, kind
 from mog_assets.search.index import expert_names
 from mog_assets.search.methods import METHODS
 from mog_assets.search.passages import Passages, pieces_in

@@ -32,8 +32,8 @@ from mog_assets.questions.sets import LEVELS
 from mog_assets.resources.store import Artefact, digest
 from mog_assets.resources.tensors import decode
 from mog_assets.search import features, models
-from mog_assets.search.blend import Reranked
 from mog_assets.search.experts import costs, versions
+from mog_assets.search.fused import Reranked
 from mog_assets.search.index import CHOSEN
 from mog_assets.search.methods import METHODS, needs, parse, trained_methods
 from mog_assets.search.rankings import models_of, rereads

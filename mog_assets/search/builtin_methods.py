@@ -13,9 +13,9 @@ from mog_assets.registry import DEMANDS
 from mog_assets.resources.arrays import places
 from mog_assets.resources.lazy import remembered
 from mog_assets.search import models, trainers
-from mog_assets.search.blend import Blend, Reranked
 from mog_assets.search.candidates import Candidates, concatenated
 from mog_assets.search.controls import gold_passages, random_passages
+from mog_assets.search.fused import Blend, Reranked
 from mog_assets.search.groups import Groups
 from mog_assets.search.methods import (
     AUTO,

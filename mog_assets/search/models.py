@@ -13,10 +13,10 @@ from mog_assets.resources.store import Artefact
 from mog_assets.resources.tensors import decode, encode, read
 from mog_assets.search import features, mix
 from mog_assets.search.answer_places import Places
-from mog_assets.search.blend import Blend, Rules
 from mog_assets.search.candidates import Inputs
 from mog_assets.search.exact import boosted
 from mog_assets.search.features import Components
+from mog_assets.search.fused import Blend, Rules
 
 ARRAYS = "arrays.safetensors"
 TREES = "trees.txt"

@@ -1,7 +1,7 @@
 """Rankings of pieces: orders of a question's candidates by what all experts say of them.
 
 A `Ranking` makes a kind of method by `ranked_by`; see `methods`. Those without training weigh the experts by a rule
-(`blend.Blend`); trained ones read the model that an asset of their own holds, see `trainers`.
+(`fused.Blend`); trained ones read the model that an asset of their own holds, see `trainers`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from mog_assets.build.demand import Needs
 from mog_assets.config import Settings
 from mog_assets.resources.store import Artefact
 from mog_assets.search import explain, multihop
-from mog_assets.search.blend import Blend, Rules
 from mog_assets.search.candidates import Candidates
 from mog_assets.search.experts import EXPERTS
+from mog_assets.search.fused import Blend, Rules
 from mog_assets.search.index import Index
 from mog_assets.search.methods import METHODS, Kind, named_methods
 from mog_assets.search.models import Opening

@@ -25,10 +25,10 @@ from mog_assets.registry import EXPERTS
 from mog_assets.resources.arrays import distinct, greatest, greatest_of, places, ranges
 from mog_assets.resources.errors import MissingArtefact
 from mog_assets.resources.lazy import cached_property, remembered
-from mog_assets.search.blend import Blend
 from mog_assets.search.candidates import DEPTHS, NEAREST, Candidates, concatenated
 from mog_assets.search.exact import Typed, find_typed
 from mog_assets.search.experts import mentioned_by, relations_of
+from mog_assets.search.fused import Blend
 from mog_assets.search.index import Index, Query
 
 _log = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from mog_assets.questions.sets import LEVELS, MEASURED, Question
-from mog_assets.search.blend import Blend
 from mog_assets.search.candidates import Candidates, Inputs, ordered
+from mog_assets.search.fused import Blend
 from mog_assets.search.relevance import Relevance, fixed_order
 
 # Folds of the cross-validation.

@@ -15,8 +15,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from mog_assets.search.blend import Blend
 from mog_assets.search.candidates import Candidates
+from mog_assets.search.fused import Blend
 
 # More questions change the numbers little and take longer.
 QUESTIONS = 300

@@ -18,8 +18,8 @@ from mog_assets.build import plan
 from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
 from mog_assets.evaluate.training_assets import NOW, RECALLS
-from mog_assets.search.blend import Blend
 from mog_assets.search.explain import KNOWN
+from mog_assets.search.fused import Blend
 from mog_assets.search.index import CHOSEN, expert_names
 from mog_assets.search.methods import parse, rankings
 from mog_assets.search.models import ARRAYS, TREES

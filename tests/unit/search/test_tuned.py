@@ -13,7 +13,7 @@ from mog_assets.evaluate.choice import choose, deciding
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
 from mog_assets.search import tuned
-from mog_assets.search.blend import Blend
+from mog_assets.search.fused import Blend
 from mog_assets.search.index import expert_names
 from mog_assets.search.models import ARRAYS, Opening, Tuned, facts, open_tuned
 

@@ -9,8 +9,8 @@ from candidate_rows import EXPERTS, of_questions
 from mog_assets.index.analysis import known_share
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
-from mog_assets.search.blend import Blend
 from mog_assets.search.candidates import Inputs
+from mog_assets.search.fused import Blend
 from mog_assets.text.terms import terms_of
 
 GERMAN = (
