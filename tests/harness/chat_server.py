@@ -1,7 +1,7 @@
 """A server on loopback that speaks the chat-completions protocol, and misbehaves where a test says so.
 
     with ChatServer(lambda messages: "yes") as server:
-        server.script([rate_limited("0"), status(500), dropped()])
+        server.script([status(429, Retry_After="0"), status(500), dropped()])
 
 The next three calls get these replies, in the order in which they arrive; every other call gets the answer.
 """
@@ -11,11 +11,9 @@ import re
 import socket
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import openai._base_client
@@ -95,51 +93,17 @@ def refusal(reason: str = "I cannot help with that.") -> Behaviour:
     return says(None, refusal=reason)
 
 
-def filtered(text: str | None = None) -> Behaviour:
-    """Hold the answer back, or what follows `text` of it."""
-    return says(text, "content_filter")
-
-
-def huge(chars: int = 10_000_000) -> Behaviour:
-    """Answer with far more than was asked for."""
-    return says("word " * (chars // 5))
-
-
-def no_choices() -> Behaviour:
-    """Answer with an empty list."""
-    return sends(choices=[])
-
-
-def malformed(body: bytes = b"<html>Bad gateway</html>") -> Behaviour:
+def malformed(body: bytes) -> Behaviour:
     """Answer with something else, called JSON."""
     return lambda messages: Reply(body)
-
-
-def truncated(text: str = "half of this") -> Behaviour:
-    """Answer with a body of the announced length that ends within the JSON."""
-
-    def reply(messages: Messages) -> Reply:
-        whole = completion(messages, text).body
-        return Reply(whole[: len(whole) // 2])
-
-    return reply
 
 
 def dropped(text: str = "half of this") -> Behaviour:
     """Cut the connection in the middle of the body."""
 
     def reply(messages: Messages) -> Reply:
-        whole = completion(messages, text)
-        return Reply(whole.body, sent=len(whole.body) // 2)
-
-    return reply
-
-
-def hanging(seconds: float, text: str = "late") -> Behaviour:
-    """Answer only after a time."""
-
-    def reply(messages: Messages) -> Reply:
-        return Reply(completion(messages, text).body, wait=seconds)
+        body = completion(messages, text).body
+        return Reply(body, sent=len(body) // 2)
 
     return reply
 
@@ -176,16 +140,6 @@ REASONING = {
         "unsupported_value",
     ),
 }
-
-
-def rate_limited(retry_after: str | None = None, date_in: float | None = None) -> Behaviour:
-    """429, with a Retry-After as it is given, with the HTTP date in `date_in` seconds, or without."""
-
-    def reply(messages: Messages) -> Reply:
-        header = retry_after if date_in is None else formatdate(time.time() + date_in, usegmt=True)
-        return status(429, "slow down", **({} if header is None else {"Retry_After": header}))(messages)
-
-    return reply
 
 
 # Keywords of a schema in OpenAI's subset for strict structured output, besides `type`.

@@ -19,8 +19,6 @@ from mog_assets import config
 from mog_assets.build.tools import Tools
 
 LEVELS = 2
-
-
 CORPORA = {
     "pond": {
         "heron": "The grey heron stands still in shallow water. It waits for a fish. Then it strikes.",

@@ -38,10 +38,6 @@ def broken_link_instead(path):
     path.symlink_to("nowhere")
 
 
-def no_permission(path):
-    path.chmod(0)
-
-
 def other_shape(path):
     path.write_text('{"format": 2, "entries": []}')
 

@@ -13,15 +13,7 @@ from mog_assets.resources.store import label
 CARRIED = frozenset(
     {
         # Where artefacts lie, and which are read.
-        *(
-            "home",
-            "corpora",
-            "corpora.path",
-            "question_sets",
-            "methods",
-            "levels",
-            "buckets",
-        ),
+        *("home", "corpora", "corpora.path", "question_sets", "methods", "levels", "buckets"),
         # How many requests are under way together.
         "llm.concurrency",
         # A name for what `Encoder.identity` says.

@@ -9,9 +9,9 @@ The next two requests get these replies; every other one gets vectors, or 400 wi
 import hashlib
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
+from loopback import Loopback
 
 SIZE = 16
 _TEXTS = {"openai": "input", "cohere": "texts", "voyage": "input"}
@@ -50,7 +50,7 @@ def faults(form, body):
     return said
 
 
-class EmbeddingServer:
+class EmbeddingServer(Loopback):
     """The server; ends with its context.
 
     Attributes:
@@ -98,48 +98,24 @@ class EmbeddingServer:
         data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
         return {"object": "list", "data": data[::-1], "model": body["model"], "usage": {"total_tokens": tokens}}
 
-    def __enter__(self):
-        server = self
+    @property
+    def url(self):
+        return self.base if self.form == "cohere" else f"{self.base}/v1"
 
-        class Handler(BaseHTTPRequestHandler):
-            # A body that waits for the acknowledgement of its head takes 40 ms more.
-            disable_nagle_algorithm = True
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                with server._lock:
-                    server.bodies.append(body)
-                    server.keys.append(self.headers.get("Authorization"))
-                    number, step = len(server.bodies), server.script.pop(0) if server.script else None
-                server.on_request(number)
-                status, headers, wrong = 200, {}, faults(server.form, body)
-                step = step or server._refused(body[_TEXTS[server.form]])
-                if self.path != _PATHS[server.form]:
-                    status, data = 404, {"error": "no such path"}
-                elif isinstance(step, tuple):
-                    status, headers, *said = step
-                    data = {"error": {"message": said[0] if said else "scripted"}}
-                elif wrong:
-                    status, data = 400, {"error": {"message": "; ".join(wrong)}}
-                else:
-                    data = step(server.answer(body)) if step else server.answer(body)
-                raw = data if isinstance(data, bytes) else json.dumps(data).encode()
-                self.send_response(status)
-                for name, value in {**headers, "Content-Length": str(len(raw))}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(raw)
-
-            def log_message(self, *arguments):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        base = f"http://127.0.0.1:{self._server.server_port}"
-        self.url = base if self.form == "cohere" else f"{base}/v1"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *error):
-        self._server.shutdown()
-        self._server.server_close()
+    def answered(self, request, body):
+        body = json.loads(body)
+        with self._lock:
+            self.bodies.append(body)
+            self.keys.append(request.headers.get("Authorization"))
+            number, step = len(self.bodies), self.script.pop(0) if self.script else None
+        self.on_request(number)
+        wrong = faults(self.form, body)
+        step = step or self._refused(body[_TEXTS[self.form]])
+        if request.path != _PATHS[self.form]:
+            return 404, {}, {"error": "no such path"}
+        if isinstance(step, tuple):
+            status, headers, *said = step
+            return status, headers, {"error": {"message": said[0] if said else "scripted"}}
+        if wrong:
+            return 400, {}, {"error": {"message": "; ".join(wrong)}}
+        return 200, {}, step(self.answer(body)) if step else self.answer(body)

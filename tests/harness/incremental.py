@@ -29,18 +29,10 @@ from mog_assets.search.retrieval import Retrieval
 from mog_assets.text.terms import terms_of
 
 HERON = "The grey heron stands still in shallow water. It waits for a fish. Then it strikes with its bill. "
-
-
 OTTER = "The otter swims at dusk. It eats fish and crayfish. Its holt is under a bank of the river. "
-
-
 NEWT = "The newt lives in the pond in spring. It spends the winter under stones. "
-
-
 # Waiting for a disk at every write would take nearly all of the time.
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
-
-
 # Assets of all corpora that are built.
 UNPARTITIONED = ("questions", "names", "statistics", "hop_statistics", "soft_labels", "hop_soft_labels", "candidates")
 
@@ -240,9 +232,5 @@ def folder():
 
 
 words = st.sampled_from(["Otters swim. ", "The heron waits. ", "Newts!\n", "of the ", "Größe 東京 ", "x" * 70])
-
-
 bodies = st.lists(words, min_size=1, max_size=6).map("".join).filter(str.strip)
-
-
 corpora = st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.sampled_from(["", "Ponds"]), bodies), min_size=1)

@@ -11,8 +11,6 @@ from mog_assets.build.plan import graph
 from mog_assets.resources.store import Store
 
 ANIMALS = ["heron", "otter", "newt", "badger", "kestrel", "adder"]
-
-
 TEXT = "The {0} rests at noon. A {0} eats early in the day. Its young leave after {1} weeks. Winter is hard for it."
 
 

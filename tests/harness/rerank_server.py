@@ -5,7 +5,8 @@ The model likes texts that share words with the question, unless it is given ano
 
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from loopback import Loopback
 
 _PATHS = {"jina": "/v1/rerank", "cohere": "/v2/rerank", "voyage": "/v1/rerank", "tei": "/rerank"}
 _SENT = {
@@ -22,7 +23,7 @@ def score(question, text):
     return round(len(words & set(text.lower().replace(".", " ").split())) / max(len(words), 1), 4)
 
 
-class RerankServer:
+class RerankServer(Loopback):
     """The server; ends with its context.
 
     Attributes:
@@ -54,43 +55,19 @@ class RerankServer:
         texts = body.get("texts", body.get("documents"))
         return said if texts and all(isinstance(text, str) and text for text in texts) else [*said, "texts"]
 
-    def __enter__(self):
-        server = self
+    @property
+    def url(self):
+        return f"{self.base}/v1" if self.form in ("jina", "voyage") else self.base
 
-        class Handler(BaseHTTPRequestHandler):
-            # A body that waits for the acknowledgement of its head takes 40 ms more.
-            disable_nagle_algorithm = True
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                with server._lock:
-                    server.bodies.append(body)
-                    step = server.script.pop(0) if server.script else None
-                status, data = 200, {"error": "refused"}
-                if self.path != _PATHS[server.form]:
-                    status = 404
-                elif isinstance(step, int):
-                    status = step
-                elif wrong := server.faults(body):
-                    status, data = 422, {"error": wrong}
-                else:
-                    data = step(server.answer(body)) if step else server.answer(body)
-                raw = json.dumps(data).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(raw)))
-                self.end_headers()
-                self.wfile.write(raw)
-
-            def log_message(self, *arguments):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        base = f"http://127.0.0.1:{self._server.server_port}"
-        self.url = f"{base}/v1" if self.form in ("jina", "voyage") else base
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *error):
-        self._server.shutdown()
-        self._server.server_close()
+    def answered(self, request, body):
+        body = json.loads(body)
+        with self._lock:
+            self.bodies.append(body)
+            step = self.script.pop(0) if self.script else None
+        if request.path != _PATHS[self.form]:
+            return 404, {}, {"error": "refused"}
+        if isinstance(step, int):
+            return step, {}, {"error": "refused"}
+        if wrong := self.faults(body):
+            return 422, {}, {"error": wrong}
+        return 200, {}, step(self.answer(body)) if step else self.answer(body)

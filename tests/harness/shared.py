@@ -14,28 +14,14 @@ from click.testing import CliRunner
 from hypothesis import settings as hypothesis
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
 SAMPLES = ROOT / "mog_assets" / "samples"
-
-
 VARIABLES = ("DAGSTER_HOME", "MOG_CONFIG", "QDRANT_URL")
-
-
 # A copy of the core alone has none (.ci/parts.py).
 PAPERS = (ROOT / "mog_assets" / "papers").is_dir()
-
-
 # Asks for Qdrant, in this process, where the copy has it.
 QDRANT = {"qdrant": {}} if (ROOT / "mog_assets" / "plugins" / "qdrant").is_dir() else {}
-
-
 QUICK = {"answering": {"reader": "extractive"}} | ({"topics": {"min_topic_size": 10_000}} if PAPERS else {})
-
-
 BLOCK = 1 << 16
-
-
 USUAL_EXAMPLES = 100
 
 

@@ -7,9 +7,9 @@ spans = collector.spans
 
 import gzip
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
+from loopback import Loopback
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 
@@ -17,7 +17,7 @@ def _value(value):
     return getattr(value, value.WhichOneof("value"))
 
 
-class TraceCollector:
+class TraceCollector(Loopback):
     """The server; ends with its context.
 
     Attributes:
@@ -48,36 +48,16 @@ class TraceCollector:
                         )
                     )
 
-    def __enter__(self):
-        collector = self
+    @property
+    def environment(self):
+        return {"OTEL_EXPORTER_OTLP_ENDPOINT": self.base, "OTEL_BSP_SCHEDULE_DELAY": "50"}
 
-        class Handler(BaseHTTPRequestHandler):
-            # A body that waits for the acknowledgement of its head takes 40 ms more.
-            disable_nagle_algorithm = True
-
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                if self.headers.get("Content-Encoding") == "gzip":
-                    body = gzip.decompress(body)
-                with collector._lock:
-                    collector._keep(body)
-                self.send_response(200)
-                self.send_header("Content-Type", "application/x-protobuf")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *arguments):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{self._server.server_port}"
-        self.environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_BSP_SCHEDULE_DELAY": "50"}
-        return self
-
-    def __exit__(self, *raised):
-        self._server.shutdown()
-        self._server.server_close()
+    def answered(self, request, body):
+        if request.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        with self._lock:
+            self._keep(body)
+        return 200, {"Content-Type": "application/x-protobuf"}, b""
 
     def path(self, span):
         """Names of the spans that one is within, the outermost that was sent first."""

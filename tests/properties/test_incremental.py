@@ -241,21 +241,6 @@ def test_an_untouched_corpus_is_not_built(ponds):
     assert manifests() == before
 
 
-@pytest.mark.parametrize("option", [{"finest_chars": 80}, {"levels": 3}])
-def test_rows_made_with_other_options_are_not_reused(ponds, option):
-    ponds.put("file", "c", NEWT + OTTER, title="Ponds")
-    ponds.settings = ponds.settings.model_copy(update=option)
-    split = ponds.run()["chunks/level_1"]["documents split"]
-    assert split == (7 if "finest_chars" in option else 1)
-
-
-def test_statistics_are_of_the_levels_there_are(ponds):
-    ponds.settings = ponds.settings.model_copy(update={"levels": ponds.settings.levels + 1})
-    assert "statistics" in ponds.run()
-    totals = json.loads(ponds.stored("statistics", None).path("totals.json").read_bytes())
-    assert set(totals["file"]) == {"title", *(f"level_{level}" for level in ponds.settings.level_range)}
-
-
 @pytest.mark.parametrize("as_a_disk_does_it", [False, True])
 def test_damaged_rows_are_not_reused(ponds, as_a_disk_does_it):
     from mog_assets.documents.documents import bucket_of
@@ -337,18 +322,3 @@ def test_reused_rows_are_byte_for_byte_those_computed_from_nothing(earlier, late
         assert Path(again[0]).read_bytes() == Path(new["spans"]).read_bytes()
         assert Path(again[1]).read_bytes() == Path(new["terms"]).read_bytes()
         assert has or not later
-
-
-def test_counts_are_not_reused_where_the_text_is_cut_elsewhere(tmp_path):
-    write_path = tmp_path / "documents"
-    (tmp_path / "c.jsonl").write_text(json.dumps({"id": "a", "text": HERON}), encoding="utf-8")
-    write_documents(read_corpus(tmp_path / "c.jsonl").documents, write_path)
-    for size in (60, 100):
-        split_bucket(str(write_path), str(tmp_path / f"spans{size}"), "sentences", size)
-    count_bucket(str(write_path), str(tmp_path / "spans60"), str(tmp_path / "terms60"))
-    arguments = (str(write_path), str(tmp_path / "spans100"))
-    assert count_bucket(*arguments, str(tmp_path / "terms"), str(tmp_path / "terms60")) == 1
-    count_bucket(*arguments, str(tmp_path / "fresh"))
-    assert (tmp_path / "terms").read_bytes() == (tmp_path / "fresh").read_bytes()
-    chunks = [pq.read_table(tmp_path / name)["chunk"].to_numpy().max() for name in ("terms60", "terms")]
-    assert np.diff(chunks) < 0

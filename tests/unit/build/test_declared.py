@@ -1,7 +1,5 @@
 """A build reads the settings that its recipe declares, and no others."""
 
-import pickle
-
 import pytest
 from declared import UndeclaredSetting
 
@@ -39,12 +37,10 @@ def built(tools, read, declared):
     ("read", "declared", "missing"),
     [
         (lambda s: s.seed, lambda s: None, "seed"),
-        (lambda s: s.ranking.validation, lambda s: s.ranking.questions, "ranking.validation"),
         (lambda s: s.question_sets["asked"].test, lambda s: s.question_sets["asked"].train, "question_sets.test"),
         # What is read inside a property.
         (lambda s: s.tests, lambda s: s.trains, "question_sets.test"),
         (lambda s: s.bm25.model_dump(), lambda s: s.bm25.model_dump(exclude={"b"}), "bm25.b"),
-        (lambda s: s.bm25 == s.graph, lambda s: s.graph, "bm25.k1"),
         (lambda s: s.model_dump_json(), lambda s: s.seed, "corpora.source"),
     ],
 )
@@ -54,30 +50,11 @@ def test_a_setting_that_is_not_declared_cannot_be_read_and_is_named(tools, read,
     assert tools.store.find("one") is None
 
 
-@pytest.mark.whole
-def test_what_is_declared_reads_as_it_is(tools):
-    settings = tools.settings
-    assert built(tools, lambda s: s.tests, lambda s: s.tests) is True
-    dumped = built(
-        tools, lambda s: s.topics.model_dump(exclude={"names"}), lambda s: s.topics.model_dump(exclude={"names"})
-    )
-    assert dumped == settings.topics.model_dump(exclude={"names"})
-
-
 def test_what_decides_the_inputs_need_not_be_declared(tools):
     assert built(tools, lambda s: (list(s.corpora), list(s.level_range)), lambda s: None) == (
         list(CORPORA),
         [1, 2, 3, 4, 5],
     )
-
-
-@pytest.mark.whole
-def test_settings_pass_for_what_they_are(tools):
-    """As arguments of other processes, and where types are checked."""
-    topics = built(tools, lambda s: s.topics, lambda s: s.topics)
-    assert isinstance(topics, type(tools.settings.topics))
-    again = pickle.loads(pickle.dumps(topics))  # noqa: S301 our own bytes
-    assert again == tools.settings.topics and type(again) is type(tools.settings.topics)
 
 
 def test_a_change_of_what_is_declared_builds_again_and_of_anything_else_does_not(tools):

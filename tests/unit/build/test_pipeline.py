@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from shared import copy_folder
 
-from mog_assets.build import plan, runner
+from mog_assets.build import plan
 from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
 from mog_assets.cli import verification
@@ -66,12 +66,6 @@ def test_a_second_run_has_no_steps_and_changes_no_byte(sample_project, materiali
     report = materialise_project(sample_project.settings)
     assert (report.steps, report.failures) == ([], [])
     assert bytes_below(sample_project.home / "store") == before
-
-
-def test_the_sample_corpora_are_the_partitions_of_the_instance(sample_project):
-    with runner.instance(sample_project.settings) as instance:
-        assert instance.root_directory == str(sample_project.home / "dagster")
-        assert sorted(instance.get_dynamic_partitions("corpus")) == ["garden", "sky", "workshop"]
 
 
 def test_unknown_corpora_and_selections_are_refused(sample_project, materialise_project):
@@ -259,15 +253,6 @@ def test_passages_are_exact_slices_of_their_documents(sample_project, method):
     scores = [passage.score for passage in found.passages]
     assert scores == sorted(scores, reverse=True)
     assert (found.weights is None) == ("mog-paper" not in method)
-
-
-@pytest.mark.parts("medrag-fixed-2")
-@pytest.mark.parametrize(("name", "same"), [("medrag", "fixed-2"), ("dense-2", "dense:fixed-2")])
-def test_both_names_of_a_method_rank_the_same_passages(sample_project, name, same):
-    opened = serving.open(sample_project.settings, EVERYWHERE, keep=False)
-    found, expected = (opened.search(QUESTION, method=method, k=5) for method in (name, same))
-    assert found.passages == expected.passages and len(found.passages) == 5
-    assert {passage.level for passage in found.passages} == {2}
 
 
 def test_only_the_corpora_that_are_asked_for_are_searched(sample_project):

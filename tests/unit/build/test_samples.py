@@ -57,8 +57,3 @@ def test_no_document_is_evidence_for_two_splits(questions):
         for span in question["evidence"]:
             splits[span["corpus"], span["doc"]].add(question["split"])
     assert {document: found for document, found in splits.items() if len(found) > 1} == {}
-
-
-def test_configured_splits_cover_every_question(settings, questions):
-    used = settings.question_sets["samples"]
-    assert {question["split"] for question in questions} == {*used.train, *used.test}

@@ -71,12 +71,8 @@ def test_a_run_builds_nothing_that_no_configured_method_needs(first_run):
 
 def test_what_a_method_or_a_selection_names_is_built_with_its_inputs(first_run):
     of_graph = first_run.settings.model_copy(update={"methods": ["fused", "hop-1"]})
-    assert {key for key, recipe in graph(of_graph).items() if recipe.on_demand} & NOT_NEEDED == {
-        "known_items",
-        "topics/model",
-        "topics/assigned",
-        "qdrant",
-    }
+    on_demand = {key for key, recipe in graph(of_graph).items() if recipe.on_demand}
+    assert on_demand & NOT_NEEDED == {"known_items", "topics/model", "topics/assigned", "qdrant"}
     recipes = graph(first_run.settings)
     chosen = selected(first_run.settings, recipes, ["topics/assigned"])
     # What it rests on, and nothing beside it.
@@ -200,12 +196,9 @@ def test_a_run_also_sweeps_artefacts_that_it_does_not_build(first_run, tmp_path)
 def test_a_run_without_a_terminal_tells_when_each_asset_starts_and_ends(first_run):
     started = [line.partition(": started")[0] for line in first_run.said if ": started (new)" in line]
     ended = [found[1] for line in first_run.said if (found := re.fullmatch(r"(.+): done in [\d.]+ s", line))]
-    assert started == ended and {"documents of corpus notes", "statistics", "embeddings/level_1 of corpus notes"} < {
-        *started
-    }
-    assert re.match(
-        rf"{len(started)} assets to check or build, {len(started)} of them for the first time", first_run.said[0]
-    )
+    assert started == ended and {"documents of corpus notes", "statistics"} < set(started)
+    count = len(started)
+    assert re.match(rf"{count} assets to check or build, {count} of them for the first time", first_run.said[0])
 
 
 def test_long_work_tells_how_far_it_is_and_how_long_it_still_takes(monkeypatch, capsys):

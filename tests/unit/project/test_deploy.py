@@ -265,9 +265,3 @@ def test_dagster_has_our_settings_in_every_deployment():
     monitoring = chart()["dagsterDaemon"]["runMonitoring"]
     assert monitoring["freeSlotsAfterRunEndSeconds"] == ours["run_monitoring"]["free_slots_after_run_end_seconds"]
     assert chart()["postgresql"]["postgresqlScheme"] == deployed["storage"]["postgres"]["postgres_db"]["scheme"]
-
-
-def test_pages_name_files_that_there_are():
-    page = (ROOT / "docs/deploy.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"deploy/[\w./-]*[\w]", page)) - {"deploy/.env"}
-    assert len(named) > 5 and [name for name in named if not (ROOT / name).exists()] == []

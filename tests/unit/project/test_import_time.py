@@ -8,26 +8,9 @@ import sys
 import pytest
 
 # Loaded by other commands. `transformers` is needed for other encoders than the embedded one.
-HEAVY = (
-    "bertopic",
-    "dagster",
-    "hdbscan",
-    "ir_measures",
-    "matplotlib",
-    "openai",
-    "pandas",
-    "PIL",
-    "qdrant_client",
-    "scipy.optimize",
-    "scipy.stats",
-    "sentence_transformers",
-    "sklearn",
-    "sqlalchemy",
-    "torch._dynamo",
-    "torch._inductor",
-    "transformers",
-    "umap",
-)
+HEAVY = ("bertopic", "dagster", "hdbscan", "ir_measures", "matplotlib", "openai", "pandas", "PIL", "qdrant_client")
+HEAVY += ("scipy.optimize", "scipy.stats", "sentence_transformers", "sklearn", "sqlalchemy")
+HEAVY += ("torch._dynamo", "torch._inductor", "transformers", "umap")
 
 
 def imported(*arguments):

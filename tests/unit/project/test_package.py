@@ -50,12 +50,8 @@ def test_a_folder_named_resources_of_the_user_hides_nothing(wheel, tmp_path):
     theirs = tmp_path / "resources"
     theirs.mkdir()
     (theirs / "__init__.py").write_text("theirs = True\n", encoding="utf-8")
-    names = sorted(
-        name.removesuffix(".py").replace("/", ".")
-        for name in wheel[0]
-        if name.startswith("mog_assets/resources/") and not name.endswith("__init__.py")
-        if name.endswith(".py")
-    )
+    files = [name for name in wheel[0] if name.startswith("mog_assets/resources/") and name.endswith(".py")]
+    names = sorted(name.removesuffix(".py").replace("/", ".") for name in files if "__init__" not in name)
     assert "mog_assets.resources.store" in names
     imports = ", ".join(["mog_assets.build.stopping", *names, "resources"])
     code = f"import {imports}; assert resources.theirs; print(mog_assets.__file__)"

@@ -21,19 +21,7 @@ from mog_assets.resources.store import Store
 pytestmark = pytest.mark.full
 
 BIRDS = ("heron", "kite", "wren", "owl", "swift", "robin", "crane", "gull", "tern", "dove", "lark", "rook")
-PLACES = (
-    "reeds",
-    "cliffs",
-    "hedges",
-    "barns",
-    "towers",
-    "gardens",
-    "marshes",
-    "harbours",
-    "beaches",
-    "lofts",
-    "fields",
-)
+PLACES = ("reeds", "cliffs", "hedges", "barns", "towers", "gardens", "marshes")
 
 
 def installed(folder, module, code):
@@ -101,11 +89,8 @@ def test_a_format_of_another_package_is_read_and_its_refusals_are_recorded(proje
     folder, plugins = project
     opened = mog(folder, plugins, "search", "What hunts by night?", "--method", "fused", "--json", "--k", 1)
     passage = json.loads(opened.stdout)[0]
-    assert (passage["document"], passage["title"], passage["text"].strip()) == (
-        "owl.rtl",
-        "The owl",
-        "The owl hunts by night.",
-    )
+    told = (passage["document"], passage["title"], passage["text"].strip())
+    assert told == ("owl.rtl", "The owl", "The owl hunts by night.")
     skipped = json.loads(mog(folder, plugins, "documents", "--skipped", "--json").stdout)
     assert [(row["place"], row["reason"]) for row in skipped] == [("none.rtl", "expected lines, got an empty file")]
 
@@ -157,14 +142,6 @@ def test_what_a_source_cannot_be_copied_as_is_told_and_the_rest_stays(tmp_path, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_corpus_has_one_place(tmp_path):
-    for corpus in ("{}", "{path: a, source: 'toy://b'}", "{source: nowhere}", "{source: 'none://b'}"):
-        path = tmp_path / "mog.yaml"
-        path.write_text(f"corpora: {{c: {corpus}}}\n", encoding="utf-8")
-        with pytest.raises(ConfigError, match="corpora.c.*expected"):
-            config.load(path)
-
-
 @pytest.mark.whole
 def test_an_importer_of_another_package_is_a_command(project, tmp_path):
     _, plugins = project
@@ -196,9 +173,8 @@ def test_a_measure_and_a_method_of_another_package_stand_on_the_leaderboard(proj
     folder, plugins = project
     rows = json.loads(mog(folder, plugins, "scores", "--all", "--json").stdout)
     values = {row["method"]: row["value"] for row in rows if row["measure"] == "first@1"}
-    assert {"fused", "mog" if PAPERS else "mix", "last"} <= set(values) and all(
-        0 < value <= 1 for value in values.values()
-    )
+    assert {"fused", "mog" if PAPERS else "mix", "last"} <= set(values)
+    assert all(0 < value <= 1 for value in values.values())
     asked = mog(folder, plugins, "search", "Where does the wren nest in year 0?", "--method", "last", "--json")
     assert asked.returncode == 0 and json.loads(asked.stdout), asked.stderr
 
@@ -248,15 +224,11 @@ def test_a_package_that_cannot_be_imported_is_named(project, tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_a_name_that_another_value_has_is_refused():
-    names = Registry[int]("number")
+def test_a_name_that_another_value_has_or_that_is_reserved_is_refused():
+    names = Registry[int]("number", reserved=("zero",))
     assert names.register("one", 1) == names.register("one", 1) == names["one"] == 1
     with pytest.raises(ConfigError, match="number: expected a name that no other has, got 'one' twice"):
         names.register("one", 2)
-
-
-def test_a_name_that_is_reserved_is_refused():
-    names = Registry[int]("number", reserved=("zero",))
     for name in ("zero", "zero-1"):
         with pytest.raises(ConfigError, match=f"number: expected a name without zero, got '{name}'"):
             names.register(name, 0)

@@ -14,22 +14,6 @@ def test_a_missing_package_is_told_with_what_needs_it_and_what_adds_it():
         raise ModuleNotFoundError("No module named 'umap.layouts'", name="umap")
 
 
-@pytest.mark.parametrize(
-    ("module", "extra"),
-    [
-        ("lightgbm", "mix"),
-        ("openai", "openai"),
-        ("qdrant_client", "qdrant"),
-        ("qdrant_edge", "qdrant"),
-        ("rich", "build"),
-        ("scipy", "build"),
-        ("torch", "local"),
-    ],
-)
-def test_a_package_is_added_by_the_extra_that_asks_for_it(module, extra):
-    assert extras.command(module) == f"pip install 'mog-assets[{extra}]'"
-
-
 def test_a_missing_module_of_the_project_is_no_package_to_add():
     with pytest.raises(ModuleNotFoundError), extras.needed("topics"):
         import mog_assets.no_such_module  # noqa: F401

@@ -14,25 +14,13 @@ import time
 import traceback
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
 from chat_client import KEY, ask, client, server  # noqa: F401
-from chat_server import (
-    ChatServer,
-    dropped,
-    filtered,
-    hanging,
-    huge,
-    malformed,
-    no_choices,
-    rate_limited,
-    refusal,
-    says,
-    sends,
-    status,
-    truncated,
-)
+from chat_server import ChatServer, dropped, malformed, refusal, says, sends, status
 from shared import ROOT
 
 from mog_assets.resources.chat import Completion, LlmSettings, RequestFailed, SpendCapReached
@@ -59,15 +47,20 @@ def test_answer_comes_with_tokens_cost_and_parameters(server):
     assert (llm.tally.calls, llm.tally.tokens_in, llm.tally.tokens_out, llm.tally.usd) == (1, 5, 2, 9)
 
 
+def date(seconds):
+    """The HTTP date in some seconds."""
+    return formatdate(time.time() + seconds, usegmt=True)
+
+
 PASSING = {
-    "429 with Retry-After as a date": rate_limited(date_in=1),
-    "429 with a Retry-After that is none": rate_limited("soon"),
+    "429 with Retry-After as a date": lambda messages: status(429, Retry_After=date(1))(messages),
+    "429 with a Retry-After that is none": status(429, Retry_After="soon"),
     "408": status(408),
     "503 with Retry-After": status(503, Retry_After="0"),
     "connection dropped within the body": dropped(),
-    "no choices": no_choices(),
+    "no choices": sends(choices=[]),
     "no choices but an error": sends(choices=None, error={"message": "overloaded"}),
-    "truncated JSON": truncated(),
+    "truncated JSON": malformed(b'{"id": "chatcmpl-1", "choices": [{"index": 0, "mess'),
     "empty body": malformed(b""),
     "JSON of another form": malformed(b'{"choices": [{"text": "an answer of the old protocol"}]}'),
 }
@@ -83,7 +76,7 @@ def test_fault_that_passes_is_tried_again(server, tmp_path, fault):
 
 
 def test_attempt_that_takes_too_long_is_tried_again(server):
-    server.script([hanging(5)])
+    server.script([lambda messages: replace(says("late")(messages), wait=5)])
     llm = client(timeout=0.3)
     assert llm.complete(ask("herons")).text == "about herons"
     assert llm.tally.retries == 1
@@ -125,7 +118,7 @@ def test_attempts_end_and_the_error_says_what_happened_last(server, tmp_path):
 
 
 def test_wait_that_is_too_long_is_not_begun(server):
-    server.script([rate_limited("3600")])
+    server.script([status(429, "slow down", Retry_After="3600")])
     with pytest.raises(RequestFailed, match=r"did not answer .*429.*slow down"):
         client().complete(ask("herons"))
     assert len(server.calls) == 1
@@ -134,10 +127,10 @@ def test_wait_that_is_too_long_is_not_begun(server):
 def test_retry_after_is_waited_for(server, monkeypatch):
     slept = []
     monkeypatch.setattr("openai._base_client.time.sleep", slept.append)
-    server.script([rate_limited("7"), rate_limited(date_in=20)])
+    server.script([status(429, Retry_After="7"), status(429, Retry_After=date(20))])
     client(timeout=60).complete(ask("herons"))
-    seconds, date = slept
-    assert seconds == 7 and 15 <= date <= 20
+    first, second = slept
+    assert first == 7 and 15 <= second <= 20
 
 
 def test_redirected_request_is_answered(server):
@@ -172,10 +165,10 @@ def test_account_without_credit_is_no_rate_limit(server):
 
 UNUSABLE = {
     "refusal": (refusal("I cannot\nhelp."), r"refused: I cannot help\."),
-    "cut by the filter": (filtered("The heron is"), "content filter"),
+    "cut by the filter": (says("The heron is", "content_filter"), "content filter"),
     "no text": (says(None), r"without text \(finish reason 'stop'\)"),
     "all tokens used before the answer": (says("", "length"), "raise llm.max_tokens"),
-    "10 MB": (huge(), "at most 1800 characters"),
+    "10 MB": (says("word " * 2_000_000), "at most 1800 characters"),
 }
 
 

@@ -180,20 +180,6 @@ def test_terms_of_questions_are_not_in_memory_together_for_all_neighbourhoods(tm
     assert grows(lambda: index(200), lambda: index(800)) < MOST
 
 
-@pytest.mark.whole
-def test_an_index_made_in_blocks_of_terms_is_that_made_at_once(tmp_path, monkeypatch):
-    around = pond_of_nodes(tmp_path / "pond", 500, 300, 5)
-    names = sorted(f"t{i}" for i in range(300))
-    queries = [[names[i], names[-i], names[2 * i], names[i]] for i in range(1, 100)]
-    found = []
-    for entries in (1 << 30, 1000):
-        monkeypatch.setattr("mog_assets.papers.mix_of_granularity.graph.search._ENTRIES", entries)
-        (index,) = around.bm25(1, names)
-        found.append(index.search(queries, 20))
-    for whole, blocks in zip(*found, strict=True):
-        np.testing.assert_array_equal(whole, blocks)
-
-
 def made_up_articles(count):
     """Articles with one question each; vectors are drawn."""
     from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles

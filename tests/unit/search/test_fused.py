@@ -9,7 +9,6 @@ from candidate_rows import EXPERTS, of_questions
 from mog_assets.index.analysis import known_share
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
-from mog_assets.search.candidates import Inputs
 from mog_assets.search.fused import Blend
 from mog_assets.text.terms import terms_of
 
@@ -53,14 +52,6 @@ def test_coarse_levels_count_more_in_short_documents_and_fine_ones_in_long_docum
     assert short["bm25-2"] > short["bm25-1"] and short["dense-2"] > short["dense-1"]
     assert even["bm25-2"] == pytest.approx(even["bm25-1"])
     assert long["bm25-2"] < long["bm25-1"] and long["dense-2"] < long["dense-1"]
-
-
-def test_the_length_of_documents_is_that_of_most_candidates():
-    pieces = np.array([1, 1, 1, 50, 50, 50, 50, 2, 2], np.int32)
-    candidates = of_questions(np.concatenate([ALIKE, ALIKE]))
-    candidates.place[:, 1] = np.tile(pieces, 2)
-    assert candidates.typical_pieces.tolist() == [np.median(pieces)] * 2
-    assert of_questions(np.zeros((1, 0, 6))).typical_pieces.tolist() == [1]
 
 
 def test_an_expert_whose_best_stands_out_counts_more_than_one_that_tells_nothing_apart():
@@ -116,28 +107,3 @@ def test_the_share_of_known_terms_tells_english_from_german(encoder):
     assert share(GERMAN) < 0.45
     # Nothing says that the encoder does not know them.
     assert share("12 345 678") == 1
-
-
-@pytest.mark.whole
-@pytest.mark.parametrize("vector", [[1.0, 0.0], [0.0, 1.0]])
-def test_a_trained_router_puts_a_known_item_first_whatever_it_learned(vector):
-    from mog_assets.papers.mix_of_granularity.ranking import Router
-
-    scores = ALIKE.copy()
-    # BM25 has it from one document alone, and every other expert has it last.
-    scores[0, :, 1:] = np.linspace(0, 1, 9)[::-1, None]
-    scores[0, :, 0] = [0, 0, 0, 0, 0, 0, 0, 0, 1]
-    candidates = of_questions(scores)
-    candidates.rare[8] = 1
-    random = np.random.default_rng(0)
-    layers = {
-        "layer0.weight": (4, 2),
-        "layer0.bias": 4,
-        "layer1.weight": (len(EXPERTS), 4),
-        "layer1.bias": len(EXPERTS),
-    }
-    router = Router({name: random.normal(size=size).astype(np.float32) for name, size in layers.items()})
-    questions = Inputs(candidates, np.array([vector], np.float32), np.ones(1, np.int64), [0, 2])
-    assert router.scores(questions).argmax() == 8
-    plain = np.einsum("ij,j->i", candidates.relative, router.weights(questions)[0])
-    assert plain.argmax() != 8

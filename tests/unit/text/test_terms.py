@@ -48,7 +48,6 @@ def test_capital_and_small_sigmas_are_the_same_letter():
     ("text", "terms"),
     [
         ("北京大学", ["北京", "京大", "大学"]),
-        ("大。", ["大"]),
         ("コーヒーを飲む。", ["コー", "ーヒ", "ヒー", "ーを", "を飲", "飲む"]),
         ("서울 에서", ["서울", "에서"]),
         ("น้ำตก กา", ["น้ำ", "้ำต", "ำตก", "กา"]),
@@ -108,7 +107,6 @@ def test_what_is_typed_exactly_is_a_term_as_a_whole_and_in_parts(text, terms):
         ("de", "Die Häuser der Straßen", "ein Haus, eine Strasse"),
         ("fr", "les chevaux nationaux", "le cheval national"),
         ("ru", "большие города", "большого города"),
-        ("hi", "किताबें", "किताब"),
         ("ar", "الكتاب", "كتاب"),
         ("zh", "ＡＢＣ公司", "ABC公司"),
     ],
