@@ -51,7 +51,7 @@ def _unpacked(name: str, content: bytes, limits: Mapping[str, Any]) -> dict[str,
 
 for _suffixes, _format in {
     (".txt", ".adoc", ".asciidoc", ".org", ".tex"): Format(markup.read_plain, text=True, version="2"),
-    (".md", ".markdown", ".mdx"): Format(markup.read_markdown, text=True),
+    (".md", ".markdown", ".mdx"): Format(markup.read_markdown, text=True, version="2"),
     (".html", ".htm", ".xhtml"): Format(markup.read_page, text=True, version="3"),
     (".pdf",): Format(_pdf, version="3"),
     (*_WORD, *_SLIDES): Format(_office, version="2"),

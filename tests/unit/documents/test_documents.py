@@ -447,6 +447,7 @@ def test_front_matter_becomes_metadata_and_evidence_stays_right(folder, tmp_path
         "a: .nan",
         "a: !!python/object/apply:os.system [ls]",
         "a: " + "[" * 15_000,
+        "- " * 9_000 + "x",
         "? " * 9_000 + "a",
         "a: 2024-99-99",
     ],
