@@ -6,6 +6,7 @@ import math
 import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -23,47 +24,43 @@ if TYPE_CHECKING:
 
 # Seconds between looks for what a first run makes.
 _WAIT_SECONDS = 1.0
-# Fields of `ServerOptions` that have another name than their option.
-_FIELDS = {"allow_origin": "origins", "body_timeout": "body_seconds", "max_body": "body_bytes"}
-_FIELDS |= {"max_question": "question_chars", "max_budget": "budget", "max_k": "k"}
+# Options that are numbers: their names, the fields of `ServerOptions`, types, defaults and help.
+_NUMBERS = (
+    ("--concurrency", "concurrency", click.IntRange(1, 256), 4, "Searches at a time."),
+    ("--waiting", "waiting", click.IntRange(0), 32, "Most searches that wait."),
+    ("--timeout", "timeout", click.FloatRange(0.1), 30.0, "Seconds for a search."),
+    ("--ask-timeout", "ask_timeout", click.FloatRange(0.1), 120.0, "Seconds for an answer."),
+    ("--drain", "drain", click.FloatRange(1), 20.0, "Seconds to finish when stopped."),
+    ("--body-timeout", "body_seconds", click.FloatRange(0.1), 10.0, "Seconds for a request to arrive."),
+    ("--max-body", "body_bytes", click.IntRange(1000), 1 << 20, "Bytes of a request."),
+    ("--max-question", "question_chars", click.IntRange(1), 4000, "Characters of a question."),
+    ("--max-budget", "budget", click.IntRange(1), 100_000, "Largest budget."),
+    ("--max-k", "k", click.IntRange(1), 200, "Largest k."),
+    ("--connections", "connections", click.IntRange(16, 100_000), 1000, "Requests at a time."),
+)
+
+
+def _numbers(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that are numbers."""
+    for name, field, kind, default, text in reversed(_NUMBERS):
+        command = click.option(name, field, type=kind, default=default, show_default=True, help=text)(command)
+    return command
 
 
 @click.command()
 @config_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0: any free port.")
-@click.option("--concurrency", type=click.IntRange(1, 256), default=4, show_default=True, help="Searches at a time.")
-@click.option("--waiting", type=click.IntRange(0), default=32, show_default=True, help="Most searches that wait.")
-@click.option("--timeout", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Seconds for a search.")
-@click.option(
-    "--ask-timeout", type=click.FloatRange(0.1), default=120.0, show_default=True, help="Seconds for an answer."
-)
-@click.option(
-    "--drain", type=click.FloatRange(1), default=20.0, show_default=True, help="Seconds to finish when stopped."
-)
-@click.option(
-    "--body-timeout",
-    type=click.FloatRange(0.1),
-    default=10.0,
-    show_default=True,
-    help="Seconds for a request to arrive.",
-)
-@click.option("--max-body", type=click.IntRange(1000), default=1 << 20, show_default=True, help="Bytes of a request.")
-@click.option(
-    "--max-question", type=click.IntRange(1), default=4000, show_default=True, help="Characters of a question."
-)
-@click.option("--max-budget", type=click.IntRange(1), default=100_000, show_default=True, help="Largest budget.")
-@click.option("--max-k", type=click.IntRange(1), default=200, show_default=True, help="Largest k.")
-@click.option(
-    "--connections", type=click.IntRange(16, 100_000), default=1000, show_default=True, help="Requests at a time."
-)
+@_numbers
 @click.option(
     "--connections-per-address",
     type=click.IntRange(1, 100_000),
     show_default="a quarter",
     help="Requests of one address at a time; behind a proxy, as many as --connections.",
 )
-@click.option("--allow-origin", multiple=True, metavar="URL", help="Let pages of this web site call; several times.")
+@click.option(
+    "--allow-origin", "origins", multiple=True, metavar="URL", help="Let pages of this web site call; several times."
+)
 @click.option("--public-url", default="", metavar="URL", help="Where browsers reach the server, for links.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Text by default.")
 @click.option("--log-questions", is_flag=True, help="Write the texts of questions into the log.")
@@ -138,9 +135,8 @@ def _options(host: str, settings: Settings, given: dict[str, Any]) -> ServerOpti
 
     key = access.key_for(host, opened_authorizer(settings) is not None)
     given["connections_per_address"] = given["connections_per_address"] or math.ceil(given["connections"] / 4)
-    values = {_FIELDS.get(name, name): value for name, value in given.items()}
-    flags = frozenset(name for name in registry.SERVER_FLAGS if values.pop(name.replace("-", "_")))
-    return ServerOptions(key=key, hosts=access.names_of(host, key), flags=flags, **values)
+    flags = frozenset(name for name in registry.SERVER_FLAGS if given.pop(name.replace("-", "_")))
+    return ServerOptions(key=key, hosts=access.names_of(host, key), flags=flags, **given)
 
 
 for name, flag in registry.SERVER_FLAGS.items():
