@@ -75,7 +75,7 @@ class Encoder:
     """Turns texts into unit vectors of float16.
 
     Args:
-        settings: Which model, and how. `query_model` is ignored: use `settings.of_questions` for it.
+        settings: Which model, and how.
         cache: Folder of the vector cache; None encodes every time.
         setting: Names the model in errors.
         keep: Whether vectors are added to the cache; False only reads it.
@@ -125,7 +125,7 @@ class Encoder:
     @cached_property
     def identity(self) -> list[Any]:
         """Shows without reading weights whether vectors may have changed: settings, files of a local folder."""
-        ignored = {"device", "levels", "query_model", "cache_mb", *ENCODER_KEYS}
+        ignored = {*self.settings.unidentified, *ENCODER_KEYS}
         return [self.settings.model_dump(exclude=ignored), *self.model.identity]
 
     @cached_property

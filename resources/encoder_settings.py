@@ -33,14 +33,15 @@ class EncoderSettings(NamedSettings):
     the first (`cls`) or `last` token. `query_prompt` and `passage_prompt` are put before questions and passages. What
     is left out is what the model's files say, or the family that its name tells; a served
     model has no prompts but those that are set. `dimensions` keeps the first ones of each vector, which some models are
-    trained for. `query_model` encodes questions if they need a separate model, as with MedCPT.
+    trained for.
     """
 
     main: ClassVar[str] = "model"
+    # Keys that change no vector of a text.
+    unidentified: ClassVar[frozenset[str]] = frozenset({"device", "cache_mb"})
 
     # The paper's encoder is FacebookAI/roberta-base; the embedded one needs no download.
     model: ModelName = EMBEDDED
-    query_model: ModelName | None = None
     query_prompt: str | None = None
     passage_prompt: str | None = None
     dimensions: Count | None = None
@@ -65,11 +66,6 @@ class EncoderSettings(NamedSettings):
     def served(self) -> EncoderKey | None:
         """The key by which vectors are computed elsewhere, if one is given."""
         return next((key for name, key in ENCODER_KEYS.items() if getattr(self, name, None) is not None), None)
-
-    @property
-    def of_questions(self) -> EncoderSettings:
-        """Settings of the question encoder."""
-        return self.model_copy(update={"model": self.query_model or self.model, "query_model": None})
 
     def prompt(self, role: Role) -> str | None:
         """Return what is put before a text; None if that is left to the model."""

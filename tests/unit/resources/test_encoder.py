@@ -213,18 +213,6 @@ def test_fingerprint_and_identity_change_with_pooling_and_with_how_vectors_are_c
     assert not set(before) & set(names())
 
 
-def test_questions_of_a_query_model_are_encoded_by_it_and_chunks_are_not(tiny, tmp_path):
-    article, query = (EncoderSettings(model=str(tiny[name]), device="cpu") for name in ("article", "query"))
-    pair = article.model_copy(update={"query_model": str(tiny["query"])})
-    assert pair.of_questions == query and article.of_questions == article
-    assert Encoder(pair).fingerprint == Encoder(article).fingerprint
-    assert Encoder(pair).identity == Encoder(article).identity
-    chunks, questions = Encoder(pair, tmp_path).encode(TEXTS), Encoder(pair.of_questions, tmp_path).encode(TEXTS)
-    assert (chunks == Encoder(article).encode(TEXTS)).all() and (questions == Encoder(query).encode(TEXTS)).all()
-    assert (np.abs(chunks - questions).max(axis=1) > 0.05).all()
-    assert len(list(tmp_path.glob("*.sqlite"))) == 2
-
-
 def test_encoding_that_keeps_nothing_leaves_the_cache_alone(tiny, tmp_path):
     encoder = Encoder(EncoderSettings(model=str(tiny["article"]), device="cpu"), tmp_path / "cache")
     once = encoder.encode(TEXTS, keep=False)
