@@ -10,7 +10,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -84,7 +84,7 @@ class OpenAIModel:
     cost is not known.
 
     A parameter that the model rejects is sent under its other name, or left out, from then on; the cache key is made
-    from what was really sent. With `structured: auto`, an answer that was paid for without a form is used again.
+    from what was really sent.
 
     Args:
         settings: Model, temperature, answer length in tokens, limits.
@@ -150,23 +150,18 @@ class OpenAIModel:
             MogError: no request can succeed: key, model, endpoint or cache cannot be used.
         """
         while True:
-            ways, messages = self._ways(form), self.parameters.fitted(messages)
-            keys = [self._key(messages, sent) for sent in ways]
-            stored = self.cache.find(keys)
-            if completion := next((stored[key] for key in keys if key in stored), None):
+            sent = self.parameters.with_format(form.response_format if form else None)
+            messages = self.parameters.fitted(messages)
+            key = self._key(messages, sent)
+            if completion := self.cache.find(key):
                 self._count(cached=1)
                 heard and heard(completion.text)
                 return completion
             try:
-                return self._ask(keys[0], messages, ways[0], heard)
+                return self._ask(key, messages, sent, heard)
             except ParameterRefused as refusal:
                 # Each rejection removes a name for good, so the loop ends.
                 self._learn(refusal)
-
-    def _ways(self, form: AnswerForm | None) -> list[dict[str, Any]]:
-        """Return what is sent beside the messages, and what answers in the cache may have been asked with instead."""
-        plain, formed = self.parameters.sent, self.parameters.with_format(form.response_format if form else None)
-        return [formed] if formed == plain or self.settings.structured == "on" else [formed, plain]
 
     def _learn(self, refusal: ParameterRefused) -> None:
         if refusal.name == FORMAT and self.settings.structured == "on":
@@ -239,17 +234,13 @@ class ChatCache:
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
 
-    def find(self, keys: Iterable[str]) -> dict[str, Completion]:
-        """Return cached answers, by key."""
+    def find(self, key: str) -> Completion | None:
+        """Return the answer of a key; None if there is none."""
         if self.folder is None:
-            return {}
-        rows = {}
+            return None
         with _opened(self.folder / _FILE) as connection:
-            for key in keys:
-                row = connection.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
-                if row:
-                    rows[key] = Completion(**json.loads(row[0]), cached=True)
-        return rows
+            row = connection.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
+        return Completion(**json.loads(row[0]), cached=True) if row else None
 
     def keep(self, key: str, completion: Completion) -> None:
         """Store an answer; it is on disk when this returns."""
