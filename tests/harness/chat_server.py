@@ -9,14 +9,13 @@ The next three calls get these replies, in the order in which they arrive; every
 import json
 import re
 import socket
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import openai._base_client
+from loopback import Loopback
 
 # Between two attempts no test waits as long as people would.
 openai._base_client.INITIAL_RETRY_DELAY = openai._base_client.MAX_RETRY_DELAY = 0.005
@@ -216,7 +215,7 @@ def in_pieces(reply: Reply, chars: int = 7) -> Reply:
     return Reply(body, headers={"Content-Type": "text/event-stream"}, wait=reply.wait, sent=sent)
 
 
-class ChatServer:
+class ChatServer(Loopback):
     """The server; ends with its context.
 
     Args:
@@ -245,17 +244,14 @@ class ChatServer:
         self._script: list[tuple[str, Behaviour]] = []
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
-    def __enter__(self) -> "ChatServer":
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
+    @property
+    def url(self) -> str:
+        return f"{self.base}/v1"
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *raised) -> None:
         self._closing.set()
-        self._server.shutdown()
-        self._server.server_close()
+        super().__exit__(*raised)
 
     def script(self, behaviours: Sequence[Behaviour], of: str = "") -> None:
         """Have the next calls get these, one each; with `of`, only calls whose messages contain that text."""
@@ -288,8 +284,13 @@ class ChatServer:
                     return behaviour(messages)
         return Reply(completion(messages, self.answer(messages)).body, wait=self.seconds)
 
-    def _serve(self, handler: BaseHTTPRequestHandler, body: dict) -> None:
-        call = Call(body, {name.lower(): value for name, value in handler.headers.items()})
+    def answered(self, request, body):
+        if request.command == "GET" and request.path == "/v1/models":
+            return 200, {}, {"object": "list", "data": [{"id": "loopback-1", "object": "model"}]}
+        if request.path != "/v1/chat/completions":
+            return 404, {}, {"error": {"message": f"no {request.path}"}}
+        body = json.loads(body)
+        call = Call(body, {name.lower(): value for name, value in request.headers.items()})
         with self._lock:
             self.calls.append(call)
             self._at_once += 1
@@ -308,22 +309,15 @@ class ChatServer:
             with self._lock:
                 self._at_once -= 1
         # Said before it is done: the client may go on before this thread does.
-        call.delivered = reply.status == 200 and reply.sent is None and not _gone(handler.connection)
+        call.delivered = reply.status == 200 and reply.sent is None and not _gone(request.connection)
         try:
-            _send(handler, reply)
+            request.send(reply.status, {"Content-Type": "application/json", **reply.headers}, reply.body, reply.sent)
         except OSError:
             call.delivered = False
             raise
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
-
-    def handle_error(self, request, client_address) -> None:
-        """Clients that go away are what the tests are about; anything else is a fault of this server, and is told."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
+        if reply.sent is not None:
+            request.close_connection = True
+            request.connection.shutdown(socket.SHUT_RDWR)
 
 
 def _gone(connection: socket.socket) -> bool:
@@ -334,40 +328,3 @@ def _gone(connection: socket.socket) -> bool:
         return False
     except ConnectionError:
         return True
-
-
-def _send(handler: BaseHTTPRequestHandler, reply: Reply) -> None:
-    handler.send_response(reply.status)
-    for name, value in {"Content-Type": "application/json", **reply.headers}.items():
-        handler.send_header(name, value)
-    handler.send_header("Content-Length", str(len(reply.body)))
-    handler.end_headers()
-    handler.wfile.write(reply.body[: reply.sent])
-    handler.wfile.flush()
-    if reply.sent is not None:
-        handler.close_connection = True
-        handler.connection.shutdown(socket.SHUT_RDWR)
-
-
-def _handler(server: ChatServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        # Headers and body are two writes, which Nagle's algorithm would hold for 40 ms.
-        disable_nagle_algorithm = True
-
-        def do_GET(self) -> None:
-            if self.path != "/v1/models":
-                return _send(self, status(404, f"no {self.path}")([]))
-            models = {"object": "list", "data": [{"id": "loopback-1", "object": "model"}]}
-            return _send(self, Reply(json.dumps(models).encode()))
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if self.path != "/v1/chat/completions":
-                return _send(self, status(404, f"no {self.path}")([]))
-            return server._serve(self, body)
-
-        def log_message(self, format, *args) -> None:
-            pass
-
-    return Handler

@@ -1,8 +1,18 @@
 """An HTTP server on loopback: what the servers of tests have in common."""
 
 import json
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 64
+
+    def handle_error(self, request, client_address):
+        """Clients that go away are what tests are about; anything else is a fault of this server, and is told."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 class Loopback:
@@ -22,21 +32,25 @@ class Loopback:
 
             def do_POST(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                status, headers, data = server.answered(self, body)
+                if answer := server.answered(self, body):
+                    self.send(*answer)
+
+            do_GET = do_HEAD = do_POST
+
+            def send(self, status, headers, data, length=None):
+                """Send an answer, or only the first bytes of its body."""
                 data = data if isinstance(data, bytes) else json.dumps(data).encode()
                 self.send_response(status)
                 for name, value in {**headers, "Content-Length": str(len(data))}.items():
                     self.send_header(name, value)
                 self.end_headers()
                 if self.command != "HEAD":
-                    self.wfile.write(data)
-
-            do_GET = do_HEAD = do_POST
+                    self.wfile.write(data[:length])
 
             def log_message(self, *arguments):
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self.base = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
@@ -46,5 +60,5 @@ class Loopback:
         self._server.server_close()
 
     def answered(self, request, body):
-        """Status, headers and data of the answer to a request, whose handler and body these are."""
+        """Status, headers and data of the answer to a request, given its handler and body; None if it was sent."""
         raise NotImplementedError

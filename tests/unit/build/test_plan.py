@@ -25,10 +25,6 @@ def test_the_recipes_of_some_assets_are_those_among_all(settings, key):
         assert all(getattr(some[name], fact) == getattr(every[name], fact) for fact in facts)
 
 
-def test_who_needs_documents_alone_asks_no_stage_of_questions(settings):
-    assert set(graph(settings, ["documents"])) == {"documents"}
-
-
 def test_what_is_built_unasked_is_known_without_the_other_recipes(settings):
     some, every = graph(settings, built_unasked(settings)), graph(settings)
     assert default(some) == default(every)

@@ -502,16 +502,6 @@ def span(start, end, doc="a", corpus="garden"):
 KNOWN = {"garden": {"a": KnownDocument(10, ())}}
 
 
-def test_evidence_follows_normalisation(jsonl):
-    text = "Cafe\u0301 noir e\u0301"
-    normal, shifts = normalise(text)
-    start = text.index("noir")
-    path = jsonl(question(evidence=[span(start, start + 4)]))
-    (found,) = read_questions(path, {"garden": {"a": KnownDocument(len(normal), shifts)}}).questions
-    (evidence,) = found.evidence
-    assert normal[evidence.start : evidence.end] == "noir"
-
-
 def test_question_about_other_corpora_is_counted_and_left_out(jsonl):
     away = question("away", evidence=[span(0, 5, corpus="sea")])
     both = question("both", evidence=[span(0, 5, corpus="sea"), span(0, 5)])

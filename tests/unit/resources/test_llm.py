@@ -3,8 +3,6 @@
 import importlib.util
 import json
 import os
-import random
-import signal
 import socket
 import sqlite3
 import subprocess
@@ -365,39 +363,6 @@ def answering(cache, prompts, concurrency):
 def kept(cache):
     with sqlite3.connect(cache / "llm.sqlite") as connection:
         return connection.execute("SELECT COUNT(*) FROM answers").fetchone()[0]
-
-
-@pytest.mark.parametrize("concurrency", [pytest.param(1, marks=pytest.mark.full), 4])
-def test_killed_run_makes_no_call_again_that_had_its_answer(server, tmp_path, concurrency):
-    prompts = 40
-    kill_at = random.randint(2, prompts)
-    child = answering(tmp_path, prompts, concurrency)
-
-    def kill(call):
-        if len(server.calls) >= kill_at:
-            # The others under way come to any point of theirs meanwhile.
-            time.sleep(random.uniform(0, 0.01))
-            child.send_signal(signal.SIGKILL)
-            child.wait()
-
-    server.on_call = kill
-    assert child.wait(60) == -signal.SIGKILL
-    server.on_call = lambda call: None
-    before, there = server.asked, kept(tmp_path)
-    # When a request arrives, every answer is committed but those of the other requests under way.
-    assert there >= kill_at - concurrency, f"killed at call {kill_at}"
-    again = answering(tmp_path, prompts, concurrency)
-    assert again.communicate(timeout=60)[0] == f"{prompts}\n"
-    # Each kept answer spares its call.
-    assert sum((server.asked - before).values()) == prompts - there
-    repeated = [prompt for prompt, times in server.delivered.items() if times > 1]
-    # An answer may have come just before the kill and not be committed: of requests under way, never of others.
-    assert len(repeated) <= concurrency - 1, f"killed at call {kill_at}"
-    assert set(server.delivered) == {f"prompt {i}" for i in range(prompts)}
-    once_more = answering(tmp_path, prompts, concurrency)
-    calls = len(server.calls)
-    assert once_more.communicate(timeout=60)[0] == f"{prompts}\n"
-    assert len(server.calls) == calls
 
 
 def test_processes_share_a_cache(server, tmp_path):
