@@ -69,6 +69,10 @@ class Retrieval(dg.Component):
     Attributes:
         settings: The settings.
         names: What the parts of the graph are called.
+
+    Example:
+        type: mog_assets.Retrieval
+        attributes: {corpora: {handbook: {path: docs/}}, key_prefix: support}
     """
 
     settings: Settings

@@ -61,6 +61,9 @@ class Passage(JsonResult):
             for the passages of an answer, which may come from several rounds.
         level: The finest level whose chunks have as many pieces; another granularity for methods that have their own.
         explanation: What raised its score most, in words; empty unless asked for.
+
+    Example:
+        f"{passage.corpus}/{passage.document} {passage.start}-{passage.end}, page {passage.page}: {passage.text}"
     """
 
     text: str
@@ -107,6 +110,10 @@ class SearchResult(JsonResult):
             retriever and level in the weight of all, if the ranking weighs them (`mix` does not).
         details: What limits the question, by the name of a group, which is also a key of `to_json`: its number, label
             and probability, and whether passages of all groups were used instead; empty if the method has no limit.
+
+    Example:
+        result = project.search("How deep should garlic be planted?", budget=1000)
+        texts = [passage.text for passage in result.passages] or [result.empty_reason]
     """
 
     question: str
@@ -169,6 +176,10 @@ class Answer(JsonResult):
         parameters: Parameters sent to the language model with the messages; None if no language model was used.
         details: Rounds, queries, calls, tokens and cost: the fields of `answer.rows.AnswerRow`, and what the way of
             answering tells besides.
+
+    Example:
+        answer = project.ask("When is garlic harvested?")
+        print(answer.answer or answer.failure, [answer.passages[number - 1].title for number in answer.cited])
     """
 
     question: str
@@ -197,6 +208,10 @@ class Document(JsonResult):
         source: See `Passage`.
         metadata: As JSON values.
         version: See `SearchResult`.
+
+    Example:
+        document = project.document(passage.corpus, passage.document)
+        document.text[passage.start : passage.end]  # the text of a passage of one span
     """
 
     corpus: str
@@ -220,6 +235,9 @@ class CorpusInfo(JsonResult):
         pieces: Number of level-1 chunks.
         fields: What `where` can name in it.
         languages: Documents by language, most first.
+
+    Example:
+        {corpus.name: corpus.documents for corpus in project.corpora}
     """
 
     name: str

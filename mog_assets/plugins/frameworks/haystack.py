@@ -26,6 +26,9 @@ class MogRetriever:
     Args:
         config: Path of `mog.yaml`, or an open project; None for `MOG_CONFIG`, else `mog.yaml` in the working directory.
         budget, k, method, corpora, where: See `Project.search`.
+
+    Example:
+        documents = MogRetriever("mog.yaml", k=3).run(query="How deep is garlic planted?")["documents"]
     """
 
     def __init__(

@@ -29,6 +29,9 @@ class MogRetriever(BaseRetriever):
     Attributes:
         config: Path of `mog.yaml`, or an open project; None for `MOG_CONFIG`, else `mog.yaml` in the working directory.
         budget, k, method, corpora, where: See `Project.search`.
+
+    Example:
+        documents = MogRetriever(config="mog.yaml", k=3).invoke("How deep is garlic planted?")
     """
 
     config: str | Path | Project | None = None

@@ -28,6 +28,9 @@ class MogRetriever(BaseRetriever):
         config: Path of `mog.yaml`, or an open project; None for `MOG_CONFIG`, else `mog.yaml` in the working directory.
         budget, k, method, corpora, where: See `Project.search`.
         base: Arguments of `BaseRetriever`.
+
+    Example:
+        nodes = MogRetriever("mog.yaml", budget=2000).retrieve("How deep is garlic planted?")
     """
 
     def __init__(
