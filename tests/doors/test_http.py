@@ -138,22 +138,16 @@ def test_a_document_by_an_id_with_slashes_or_signs(served):
     ("path", "body", "status", "named"),
     [
         ("/v1/search", b"{", 422, ""),
-        ("/v1/search", {"question": QUESTION, "kk": 1}, 422, "kk"),
         ("/v1/search", {"question": QUESTION, "k": "3"}, 422, "k"),
-        ("/v1/search", {"question": QUESTION, "k": 0}, 422, "k"),
         ("/v1/search", {"question": QUESTION, "k": 51}, 422, "at most 50"),
         ("/v1/search", {"question": QUESTION, "budget": 10**9}, 422, "at most 100,000"),
         ("/v1/search", {"question": QUESTION, "budget": "900000 tokens"}, 422, "at most 100,000"),
-        ("/v1/search", {"question": QUESTION, "budget": "much"}, 422, "budget"),
         ("/v1/search", {"question": "x" * (MOST_CHARS + 1)}, 422, "at most 500 characters"),
         ("/v1/search", {"question": "  "}, 400, "white space"),
         ("/v1/search", {"question": QUESTION, "method": "nope"}, 400, "nope"),
-        ("/v1/search", {"question": QUESTION, "corpora": ["nowhere"]}, 404, "nowhere"),
         ("/v1/search", {"question": QUESTION, "where": {"title": {"near": 1}}}, 400, "near"),
-        ("/v1/ask", {"question": "x" * (MOST_CHARS + 1)}, 422, "characters"),
         ("/v1/ask", {"question": QUESTION, "earlier": [{"question": "?", "role": "user"}]}, 422, "role"),
         ("/v1/ask", {"question": QUESTION, "earlier": [{"question": "?"}] * 501}, 422, "earlier"),
-        ("/v1/nothing", {}, 404, "/v1/nothing"),
     ],
 )
 def test_a_wrong_request_is_told_what_is_wrong(served, path, body, status, named):
@@ -188,10 +182,6 @@ def test_pages_of_other_sites_are_refused(served, origin):
     assert served.call("/v1/search", {"question": QUESTION}, {"Origin": origin})[0] == 403
     status, headers, _ = served.call("/v1/search", method="OPTIONS", headers={"Origin": origin})
     assert status in (403, 405) and "access-control-allow-origin" not in headers
-
-
-def test_its_own_page_is_answered(served):
-    assert served.call("/v1/search", {"question": QUESTION}, {"Origin": served.url})[0] == 200
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/v1/corpora", "/openapi.json", "/nothing", "/"])

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from browser import watch_errors
+from pdf_file import pdf
 from served import Served
 from shared import SAMPLES
 
@@ -36,29 +37,13 @@ PAGES = [
     ["Firing schedules.", "Raise the heat of the kiln by 60 degrees an hour at first."],
     ["Opening.", "Let the kiln cool for a whole day before it is opened."],
 ]
-
-
-def pdf(pages):
-    """A PDF with these lines on its pages."""
-    kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
-    objects = [
-        "<< /Type /Catalog /Pages 2 0 R >>",
-        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-    ]
-    for number, lines in enumerate(pages):
-        drawn = "BT /F1 12 Tf 14 TL 60 760 Td " + " ".join(f"({line}) Tj T*" for line in lines) + " ET"
-        used = f"/Resources << /Font << /F1 3 0 R >> >> /Contents {5 + 2 * number} 0 R"
-        objects.append(f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] {used} >>")
-        objects.append(f"<< /Length {len(drawn)} >>\nstream\n{drawn}\nendstream")
-    made, offsets = "%PDF-1.4\n", []
-    for number, body in enumerate(objects, 1):
-        offsets.append(len(made))
-        made += f"{number} 0 obj\n{body}\nendobj\n"
-    table = "".join(f"{offset:010d} 00000 n \n" for offset in offsets)
-    size = len(objects) + 1
-    end = f"trailer << /Size {size} /Root 1 0 R >>\nstartxref\n{len(made)}\n%%EOF"
-    return f"{made}xref\n0 {size}\n0000000000 65535 f \n{table}{end}".encode()
+NOTHING = {
+    **dict.fromkeys(("page", "source", "level")),
+    "headings": [],
+    "metadata": {},
+    "score": 0.0,
+    "explanation": "",
+}
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +53,8 @@ def project(tmp_path_factory, make_project, materialise_project):
     docs.mkdir()
     for name in ("bread.md", "glass.md", "rope.md"):
         shutil.copy(SAMPLES / "workshop" / name, docs)
-    (docs / "kiln.pdf").write_bytes(pdf(PAGES))
+    drawn = [[(60, 760 - 14 * at, 12, line) for at, line in enumerate(page)] for page in PAGES]
+    (docs / "kiln.pdf").write_bytes(pdf(drawn))
     lines = [json.dumps(document) for document in (HOSTILE, PLAIN)]
     (folder / "others.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     corpora = {"docs": {"path": "docs"}, "others": {"path": "others.jsonl"}}
@@ -261,42 +247,6 @@ def test_scripts_of_others_are_refused_by_the_page_itself(served, chromium):
     page.close()
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_in_light_and_dark(visit, scheme):
-    page = visit(color_scheme=scheme)
-    ask(page, CIABATTA)
-    light = """element => {
-        const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
-        let under = element;
-        while (getComputedStyle(under).backgroundColor === "rgba(0, 0, 0, 0)") under = under.parentElement;
-        return [getComputedStyle(element).color, getComputedStyle(under).backgroundColor].map(colour => {
-            canvas.fillStyle = colour;
-            canvas.fillRect(0, 0, 1, 1);
-            const parts = [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3).map(part => part / 255);
-            const [r, g, b] = parts.map(part => part <= .04045 ? part / 12.92 : ((part + .055) / 1.055) ** 2.4);
-            return .2126 * r + .7152 * g + .0722 * b;
-        });
-    }"""
-    for selector in ("#said", "#about", "#facts", ".text", "mark", ".why", "#sources a", "button[type=submit]"):
-        ink, paper = page.locator(selector).first.evaluate(light)
-        ratio = (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05)
-        assert ratio >= 4.5, (selector, ratio)
-    _, paper = page.locator(".text").first.evaluate(light)
-    assert (paper < 0.1) == (scheme == "dark")
-
-
-@pytest.mark.full
-def test_it_fits_a_phone(visit):
-    page = visit(**PHONE)
-    ask(page, CIABATTA)
-    page.get_by_text("More options").click()
-    assert fits(page)
-    page.locator(".passage h3 a").first.click()
-    expect(page.locator("#text mark:not(.span)").first).to_be_in_viewport()
-    assert fits(page)
-
-
 def test_what_goes_wrong_is_said(visit):
     page = visit("/?q=cats&where={")
     expect(page.get_by_role("alert")).to_contain_text("The filter cannot be read")
@@ -317,21 +267,17 @@ def test_what_goes_wrong_is_said(visit):
     expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
 
 
-def streamed(*happened):
-    return "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in happened)
+def answering(page, *happened):
+    """Has the server answer with these events from now on."""
+    body = "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in happened)
+    page.unroute("**/v1/ask")
+    page.route("**/v1/ask", lambda route: route.fulfill(content_type="text/event-stream", body=body))
 
 
 def test_every_step_of_an_answer_is_shown_as_it_comes(visit):
     page = visit()
-    passage = {
-        **dict.fromkeys(("page", "source", "level")),
-        "headings": [],
-        "metadata": {},
-        "score": 0.0,
-        "explanation": "",
-    }
     elsewhere = {"corpus": "docs", "document": "rope.md", "start": 3, "end": 9}
-    passage |= {"text": "A knot.", "title": BAD, "corpus": "docs", "document": "rope.md", "spans": [elsewhere]}
+    passage = NOTHING | {"text": "A knot.", "title": BAD, "corpus": "docs", "document": "rope.md", "spans": [elsewhere]}
     told = {"question": "?", "failure": "", "method": "at-rag", "reader": "r", "passages": [passage], "version": "v"}
     steps = [
         ("passages", {"query": "cats", "passages": [passage]}),
@@ -342,7 +288,7 @@ def test_every_step_of_an_answer_is_shown_as_it_comes(visit):
         ("answer", {"role": "answer", "text": "A draft."}),
     ]
     done = ("done", {**told, "answer": "They sleep [1], and not [2].", "details": {"calls": 4}})
-    page.route("**/v1/ask", lambda route: route.fulfill(content_type="text/event-stream", body=streamed(*steps, done)))
+    answering(page, *steps, done)
     ask(page, "What do cats do?")
     expect(page.locator("#said")).to_have_text("They sleep [1], and not [2].")
     # No passage that was found stands there: the link opens the document.
@@ -358,16 +304,14 @@ def test_every_step_of_an_answer_is_shown_as_it_comes(visit):
     expect(page.locator("#steps li")).to_contain_text([*wanted, "something new", "Answer: A draft.", "4 calls"])
 
     # What came is not taken for an answer when the end is missing.
-    page.unroute("**/v1/ask")
-    page.route("**/v1/ask", lambda route: route.fulfill(content_type="text/event-stream", body=streamed(*steps)))
+    answering(page, *steps)
     page.get_by_role("button", name="Ask").click()
     expect(page.get_by_role("alert")).to_contain_text("The answer was cut off")
     expect(page.locator("#answer")).to_be_hidden()
     answered(page)
 
-    page.unroute("**/v1/ask")
-    failed = streamed(("error", {"title": "Bad Gateway", "status": 502, "detail": "llm: no answer from the model"}))
-    page.route("**/v1/ask", lambda route: route.fulfill(content_type="text/event-stream", body=failed))
+    failed = {"title": "Bad Gateway", "status": 502, "detail": "llm: no answer from the model"}
+    answering(page, ("error", failed))
     page.get_by_role("button", name="Ask").click()
     expect(page.get_by_role("alert")).to_contain_text("llm: no answer from the model")
     answered(page)
@@ -377,43 +321,18 @@ def test_what_is_not_certain_is_a_search_and_an_answer_has_its_sentence_and_the_
     page = visit()
     sentence = "It is pruned by `git gc` after ninety days."
     spans = [{"corpus": "docs", "document": "git.md", "start": 9, "end": 52}]
-    passage = {
-        **dict.fromkeys(("page", "source", "level")),
-        "headings": [],
-        "metadata": {},
-        "score": 0.0,
-        "explanation": "",
-    }
-    passage |= {
-        "text": f"See:\n\n    $ git reflog\n\n{sentence}",
-        "title": "Git",
-        "corpus": "docs",
-        "document": "git.md",
-    }
+    text = f"See:\n\n    $ git reflog\n\n{sentence}"
+    passage = NOTHING | {"text": text, "corpus": "docs", "document": "git.md"}
     passages = [{**passage, "title": title, "spans": spans} for title in ("Hooks", "Git")]
     likeliest = {"sentence": sentence, **spans[0], "answer_start": 40, "answer_end": 51}
-    told = {
-        "question": "?",
-        "failure": "nothing in the passages is certain enough",
-        "method": "one-step",
-        "reader": "r",
-    }
-    told |= {"passages": passages, "version": "v", "answer": None, "likeliest": None, "cited": [], "details": {}}
-    found = {
-        **told,
-        "passages": passages,
-        "method_reason": "",
-        "empty_reason": "",
-        "corrections": {},
-        "weights": None,
-        "topic": None,
-    }
+    told = {"question": "?", "failure": "nothing in the passages is certain enough", "method": "one-step"}
+    told |= {"reader": "r", "passages": passages, "version": "v", "answer": None, "likeliest": None, "cited": []}
+    found = told | {"method_reason": "", "empty_reason": "", "corrections": {}, "weights": None, "topic": None}
+    told["details"] = {}
     page.route("**/v1/search", lambda route: route.fulfill(json={**found, "method": "fused", "candidates": ""}))
 
     def asked(**changes):
-        page.unroute("**/v1/ask")
-        body = streamed(("done", {**told, **changes}))
-        page.route("**/v1/ask", lambda route: route.fulfill(content_type="text/event-stream", body=body))
+        answering(page, ("done", {**told, **changes}))
         ask(page, "When is the reflog pruned?")
 
     asked(probability=0.04)
@@ -613,10 +532,8 @@ def test_the_conversation_is_text_on_a_phone_too(visit):
 def test_passages_of_a_follow_up_do_not_wait_for_an_answer_that_fails(visit):
     page = visit()
     ask(page, CIABATTA)
-    steps = streamed(
-        ("standalone", {"question": "Cats?"}), ("error", {"title": "Bad", "status": 502, "detail": "away"})
-    )
-    page.route("**/v1/ask", lambda route: route.fulfill(content_type="text/event-stream", body=steps))
+    failed = {"title": "Bad", "status": 502, "detail": "away"}
+    answering(page, ("standalone", {"question": "Cats?"}), ("error", failed))
     page.locator("#next").fill("And cats?")
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("away")

@@ -105,17 +105,6 @@ def test_the_best_piece_is_there_whatever_its_length(sample_project, documents):
     assert_joined([passage], documents)
 
 
-def test_without_a_budget_that_of_the_settings_is_kept(sample_project, copied_project, documents):
-    passages = retrieved(sample_project)
-    assert_joined(passages, documents)
-    assert 3000 < sum(len(p["text"]) for p in passages) <= sample_project.settings.budget == 4000
-    copied_project.config.write_text(
-        copied_project.config.read_text(encoding="utf-8") + "\nbudget: 700\n", encoding="utf-8"
-    )
-    fewer = retrieved(copied_project)
-    assert 0 < sum(len(p["text"]) for p in fewer) <= 700
-
-
 @pytest.mark.parametrize("method", [*rankings(), "auto"])
 def test_k_passages_are_joined_and_a_budget_with_them_is_kept_too(sample_project, documents, method):
     passages = retrieved(sample_project, "--method", method, "--k", 3)
@@ -126,23 +115,12 @@ def test_k_passages_are_joined_and_a_budget_with_them_is_kept_too(sample_project
     assert len(both) <= 3 and sum(len(p["text"]) for p in both) <= 800
 
 
-def test_k_passages_of_a_fixed_level_are_its_chunks(sample_project):
-    passages = retrieved(sample_project, "--method", "fixed-3", "--k", 4)
-    assert [passage["level"] for passage in passages] == [3] * 4
-
-
 @pytest.mark.whole
 def test_neighbourhoods_fit_into_a_budget_as_a_whole(sample_project):
     whole = retrieved(sample_project, "--method", "hop-1", "--k", 6)
     sizes = [sum(span["end"] - span["start"] for span in p["spans"]) for p in whole]
     budget = sum(sizes[:3]) + 1
     assert retrieved(sample_project, "--method", "hop-1", "--budget", budget) == whole[:3]
-
-
-@pytest.mark.parametrize("option", ["--budget", "--k"])
-def test_a_budget_and_k_are_at_least_one(sample_project, option):
-    result = called(sample_project, "search", QUESTION, option, 0)
-    assert result.exit_code == 2 and option in result.stderr
 
 
 # Why a passage is there
@@ -172,10 +150,6 @@ def test_an_explained_ranking_says_how_much_each_retriever_and_level_counted(sam
     assert sum(shares.values()) == pytest.approx(1, abs=0.06) and {"dense-1", "bm25-2"} <= set(shares)
     plain = called(sample_project, "search", QUESTION, "--method", method).stdout
     assert "weights:" not in plain
-
-
-def test_trees_weigh_no_retriever_as_a_whole(sample_project):
-    assert "weights:" not in called(sample_project, "search", QUESTION, "--method", "mix", "--explain").stdout
 
 
 @pytest.mark.parts("mog-paper", "hop-2")
@@ -350,42 +324,6 @@ def changed(project, **values):
     return Tools(settings), plan.graph(settings)
 
 
-def test_candidates_are_scored_again_when_terms_are_weighted_otherwise(copied_project):
-    before = Tools(copied_project.settings).store.read("candidates").manifest
-    tools, recipes = changed(copied_project, bm25={"k1": 0.5})
-    now = materialise(recipes["candidates"], None, tools, recipes).artefact.manifest
-    assert before.version != now.version and not set(map(str, before.files.values())) & set(
-        map(str, now.files.values())
-    )
-
-
-def test_what_models_and_the_choice_depend_on_makes_them_anew(copied_project, tmp_path):
-    before = plan.graph(copied_project.settings)
-    held = yaml.safe_load(copied_project.config.read_text(encoding="utf-8"))
-    (tmp_path / "more").mkdir()
-    tools, now = changed(
-        copied_project, retriever="dense", corpora={**held["corpora"], "more": {"path": str(tmp_path / "more")}}
-    )
-    old = Tools(copied_project.settings)
-    for key in ("mix", "method"):
-        assert before[key].settings(old) != now[key].settings(tools), key
-
-
-@pytest.mark.whole
-def test_a_router_that_an_earlier_version_stored_under_the_same_name_is_replaced(copied_project):
-    tools, recipes = Tools(copied_project.settings), plan.graph(copied_project.settings)
-
-    def earlier(work):
-        path, _ = work.file("router.safetensors", "earlier")
-        with work.writing(path) as temporary:
-            temporary.write_bytes(b"the weights of the paper's router")
-
-    old = replace(recipes["router"], build=earlier, version="earlier")
-    materialise(old, None, tools, {**recipes, "router": old})
-    assert materialise(recipes["router"], None, tools, recipes).faults == {}
-    assert retrieved(copied_project, "--method", "mog")
-
-
 @pytest.mark.whole
 def test_a_model_is_not_blamed_for_documents_that_every_ranking_finds_harder(copied_project):
     tools, recipes = Tools(copied_project.settings), plan.graph(copied_project.settings)
@@ -413,24 +351,6 @@ def test_a_model_that_is_not_worse_replaces_the_last_one(copied_project):
     assert manifest.info["comparison"]["p"] > 0.05
     recalls, now = (pd.read_parquet(outcome.artefact.path(name)) for name in (RECALLS, NOW))
     pd.testing.assert_frame_equal(recalls, now)
-
-
-def test_every_piece_that_mix_ranks_has_a_reason_and_every_kind_of_reason_is_in_words(sample_project):
-    tools, method = Tools(sample_project.settings), parse("mix", sample_project.settings)
-    questions = [QUESTION, "What is a comet?", "How long must soap cure?", "When are potatoes planted?"]
-    retrieval = Retrieval.open(tools, tools.store.read, EVERYWHERE, questions)
-    told = retrieval.reasons(method, retrieval.rank(method, 2))
-    assert all(re.fullmatch(rf"({REASON})(, ({REASON}))*", why) for why in told if why)
-    said = " ".join(told)
-    kinds = (
-        "dense level",
-        "bm25 level",
-        "its place (piece",
-        "answers to such",
-        "the text before",
-        "the kind of question",
-    )
-    assert [kind for kind in kinds if kind not in said] == []
 
 
 def test_what_only_the_second_search_finds_is_explained_by_it_and_the_rest_by_experts(sample_project):

@@ -7,9 +7,8 @@ import re
 from contextlib import redirect_stderr
 
 import pytest
-from click.testing import CliRunner
+import shared
 
-from mog_assets.cli import main
 from mog_assets.resources import progress
 from mog_assets.resources.console import displayed
 
@@ -29,8 +28,7 @@ def harmless(printed):
 
 def called(*arguments):
     """The command in this process."""
-    result = CliRunner().invoke(main, list(map(str, arguments)))
-    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+    result = shared.called(*arguments)
     harmless(result.output)
     return result
 

@@ -8,10 +8,9 @@ import pytest
 import requests
 import tiktoken.load
 import yaml
-from click.testing import CliRunner
+from shared import called
 
 import mog_assets
-from mog_assets.cli import main
 from mog_assets.resources.embedded import embedded_folder
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.tokens import counter, of_file
@@ -62,9 +61,7 @@ def test_passages_fill_a_budget_and_never_exceed_it(copied_project, method, toke
 
 def test_the_command_and_the_settings_take_tokens(copied_project):
     def retrieved(*options):
-        done = CliRunner().invoke(
-            main, ["search", QUESTION, "--json", *options, "--config", str(copied_project.config)]
-        )
+        done = called("search", QUESTION, "--json", *options, "--config", copied_project.config)
         assert done.exit_code == 0, done.stderr
         return json.loads(done.stdout)
 
@@ -74,12 +71,6 @@ def test_the_command_and_the_settings_take_tokens(copied_project):
     with mog_assets.open(copied_project.config, refresh=None) as project:
         read = project.ask(QUESTION, method="one-step").passages
     assert [p.text for p in read] == [p["text"] for p in of_option]
-
-
-def test_characters_and_tokens_exclude_each_other(sample_project):
-    options = ["--budget", "9", "--budget-tokens", "9", "--config", str(sample_project.config)]
-    done = CliRunner().invoke(main, ["search", QUESTION, *options])
-    assert done.exit_code == 2 and "--budget-tokens: expected no --budget beside it" in done.stderr
 
 
 @pytest.mark.parametrize("budget", ["", "many tokens", "0 tokens", "-1 tokens", "1000", "9 characters", 0, 1.5, True])

@@ -12,6 +12,7 @@ import signal
 import time
 
 import pytest
+from shared import until
 
 pytest.importorskip("fastapi")
 from served import END_SECONDS, STAND_IN, Served, received
@@ -78,13 +79,6 @@ def counted(served, name, reason):
 def is_healthy(served):
     assert served.process.poll() is None
     return all(served.call(path)[0] == 200 for path in ("/healthz", "/readyz", "/metrics"))
-
-
-def until(condition):
-    deadline = time.monotonic() + END_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("text", [HALF_HEAD, HALF_BODY, POST + b"X: y\r\n", b""])

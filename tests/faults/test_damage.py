@@ -14,13 +14,13 @@ from shared import copy_folder
 
 from mog_assets import config
 from mog_assets.build.materialising import materialise
-from mog_assets.build.plan import graph, stale
+from mog_assets.build.plan import graph
 from mog_assets.build.tools import Tools
 from mog_assets.cli import main
 from mog_assets.cli.verification import verify
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.files import atomic
-from mog_assets.resources.publishing import remove, unused
+from mog_assets.resources.publishing import remove
 from mog_assets.resources.store import Store, digest
 
 pytestmark = pytest.mark.full
@@ -252,17 +252,6 @@ def test_bytes_under_a_damaged_manifest_are_not_taken_for_whole(tmp_path):
     assert commit(store).path("data.txt").read_text() == "content"
 
 
-def test_copied_store_is_read_once_and_then_known(tmp_path):
-    commit(Store(tmp_path / "a"))
-    shutil.copytree(tmp_path / "a", tmp_path / "b", copy_function=shutil.copyfile)
-    store = Store(tmp_path / "b")
-    path = store.read("asset").path("data.txt")
-    written = store.read("asset").manifest.created
-    os.utime(path, (written + 10, written + 10))
-    assert store.sound("asset") is not None
-    assert path.stat().st_mtime <= written
-
-
 RIGHTS = """
 import sys
 from pathlib import Path
@@ -301,27 +290,6 @@ def test_file_that_may_not_be_read_is_written_again(tmp_path, what):
         assert named == f"{what} cannot be read (Permission denied)" and then == "content"
 
 
-# A manifest is parsed once
-
-
-def test_plan_parses_every_manifest_once_and_the_next_plan_none(copied, monkeypatch):
-    settings = copied.settings
-    tools, recipes = Tools(settings), graph(settings)
-    keys = {key for key, recipe in recipes.items() if not recipe.on_demand}
-    reads = []
-    sys.addaudithook(lambda event, args: reads.append(args[0]) if event == "open" and counting else None)
-    counting = True
-    assert stale(tools, recipes, keys, ["moor"]) == []
-    parsed = [str(path) for path in reads if str(path).startswith(str(settings.home)) and "manifest.json" in str(path)]
-    reads.clear()
-    assert stale(tools, recipes, keys, ["moor"]) == []
-    again = [str(path) for path in reads if "manifest.json" in str(path)]
-    counting = False
-    there = [path for path in parsed if os.path.exists(path)]
-    assert len(there) == len(set(there)) == len(versions(settings))
-    assert [path for path in again if os.path.exists(path)] == []
-
-
 def test_manifest_that_another_process_replaced_is_read_again(tmp_path):
     store, other = Store(tmp_path), Store(tmp_path)
     commit(store, "one")
@@ -330,17 +298,3 @@ def test_manifest_that_another_process_replaced_is_read_again(tmp_path):
     assert store.find("asset").path("data.txt").read_text() == "two"
     remove(other, "asset")
     assert store.find("asset") is None
-
-
-def test_pictures_lie_beside_the_manifest_and_are_no_part_of_the_content(tmp_path):
-    store = Store(tmp_path)
-    plain = commit(store).manifest
-    artefact = commit(store, shown={"title": "a picture" * 1000})
-    assert artefact.manifest.version == plain.version
-    assert "a picture" not in (artefact.folder / "manifest.json").read_text()
-    assert store.read("asset").shown() == {"title": "a picture" * 1000}
-    last = commit(store, shown={"title": "another"})
-    assert last.shown() == {"title": "another"}
-    # Somebody may read the one before.
-    assert len(list(artefact.folder.glob("shown-*.json"))) == 2
-    assert [path.name[:6] for path in unused(store, last, 0)] == ["shown-"]

@@ -147,11 +147,6 @@ def test_special_files_are_recorded_and_never_opened(folder, reasons, monkeypatc
     assert {os.path.basename(path) for path in opens} - _SPOOL == {"good.txt"}
 
 
-def test_link_to_a_device_leads_out(folder, reasons):
-    (folder / "null.txt").symlink_to("/dev/zero")
-    assert "link to a place outside the folder: /dev/zero" in reasons(folder)["null.txt"]
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a device")
 def test_devices_are_recorded_and_never_opened(folder, reasons):
     try:
@@ -202,15 +197,6 @@ def test_file_that_changes_once_is_read_again(folder, reasons, meanwhile):
     assert documents(folder)["good.txt"].text == "Better."
 
 
-def test_file_that_is_replaced_while_it_is_read_is_read_again(folder, meanwhile):
-    def replace(content):
-        (folder / ".new").write_text("Right.")
-        (folder / ".new").replace(folder / "good.txt")
-
-    assert meanwhile("decode", replace, 1) == []
-    assert documents(folder)["good.txt"].text == "Right."
-
-
 def test_file_that_keeps_changing_is_recorded(folder, reasons, meanwhile, monkeypatch):
     growing = folder / "growing.jsonl"
     growing.write_bytes(lines({"id": "a", "text": "First."}))
@@ -230,20 +216,6 @@ def test_file_that_vanishes_while_it_is_read_is_recorded(folder, reasons, meanwh
     (folder / "gone.jsonl").write_bytes(lines({"id": "a", "text": "First."}))
     meanwhile("parse_line", lambda content: (folder / "gone.jsonl").unlink(), 1)
     assert reasons(folder) == {"gone.jsonl": "cannot be read: No such file or directory"}
-
-
-def test_file_that_vanishes_after_it_was_listed_is_recorded(folder, reasons, monkeypatch):
-    (folder / "gone.txt").write_text("Gone.")
-    genuine = reading.scan
-
-    def vanishing(*arguments):
-        found = genuine(*arguments)
-        (folder / "gone.txt").unlink(missing_ok=True)
-        return found
-
-    monkeypatch.setattr(reading, "scan", vanishing)
-    assert reasons(folder) == {"gone.txt": "cannot be read: No such file or directory"}
-    assert reasons(folder) == {}
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from shared import ROOT, complaints
+from shared import ROOT, complaints, until
 
 from mog_assets import config
 from mog_assets.build.tools import Tools
@@ -81,14 +81,6 @@ def forker():
         yield started
 
 
-def until(condition):
-    deadline = time.monotonic() + REACH_SECONDS
-    while not (value := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return value
-
-
 def write_project(folder, **values):
     folder.mkdir()
     corpora = {}
@@ -147,7 +139,8 @@ def test_the_process_that_fits_topics_ends_with_it(forker, tmp_path, everyone):
     with ThreadPoolExecutor() as pool:
         running = pool.submit(forker.mog, folder)
         try:
-            until(lambda: any("spawn_main" in args for args in forker.others().values()) or running.done())
+            begun = lambda: any("spawn_main" in args for args in forker.others().values())  # noqa: E731
+            until(lambda: begun() or running.done(), REACH_SECONDS)
             assert not running.done()
             there = forker.others()
             # A terminal sends the signal to all of them.
@@ -265,7 +258,7 @@ def test_waiting_for_another_run_it_sleeps_and_goes_on_when_that_is_killed(forke
     with forking() as other, ThreadPoolExecutor() as pool:
         waiting = pool.submit(other.mog, folder)
         try:
-            (pid,) = until(lambda: lasting(other))
+            (pid,) = until(lambda: lasting(other), REACH_SECONDS)
             before, deadline = -60.0, time.monotonic() + 60
             while (used := seconds_of(pid)) - before > 0.4:
                 assert time.monotonic() < deadline and not waiting.done(), "it never slept"

@@ -3,11 +3,10 @@
 import json
 
 import pytest
-from click.testing import CliRunner
+from shared import called
 from starlette.testclient import TestClient
 
 import mog_assets
-from mog_assets import cli
 from mog_assets.answer.neural import MARKED
 from mog_assets.serve.http import app
 from mog_assets.serve.limits import ServerOptions
@@ -102,8 +101,8 @@ def test_agents_get_no_answer_and_the_likeliest_sentence(opened, withheld):
 
 def test_the_command_marks_the_likeliest_sentence(birds, withheld):
     arguments = ["ask", withheld.question, "--config", str(birds.config)]
-    result = CliRunner().invoke(cli.main, arguments)
+    result = called(*arguments)
     assert result.exit_code == 1 and f"no answer: {withheld.failure}" in result.stderr
     assert "most relevant sentence is in" in result.stdout and f">>> {withheld.likeliest.sentence} <<<" in result.stdout
-    told = json.loads(CliRunner().invoke(cli.main, [*arguments, "--json"]).stdout)
+    told = json.loads(called(*arguments, "--json").stdout)
     assert told["answer"] is None and told["likeliest"] == withheld.likeliest.to_json()

@@ -26,6 +26,15 @@ def command(*words):
     return [sys.executable, "-m", "mog_assets.cli", *map(str, words)]
 
 
+def ran(folder, *words, **more):
+    """What a command prints that is run in a folder and succeeds."""
+    done = subprocess.run(
+        command(*words), cwd=folder, env=environment(**more), capture_output=True, text=True, timeout=1200
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 STAND_IN = (sys.executable, str(ROOT / "tests" / "harness" / "stand_in.py"))
 
 

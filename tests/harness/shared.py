@@ -5,6 +5,7 @@ import contextlib
 import os
 import re
 import shutil
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -49,6 +50,15 @@ PROGRESS = re.compile(
     r"\d+ assets? to check or build|.+: (started \(|done in |failed after |[\d,]+ of [\d,]+)|.+ so far$"
     r"|.+ from now on its owner alone can read it$|Words can be searched from now on: mog search --method "
 )
+
+
+def until(condition, seconds=60):
+    """What a condition gives once it is true."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+    return value
 
 
 def complaints(text):

@@ -1,5 +1,4 @@
 import math
-import re
 from collections import Counter
 
 import numpy as np
@@ -18,10 +17,8 @@ from mog_assets.papers.mix_of_granularity.graph import building
 from mog_assets.papers.mix_of_granularity.graph import neighbourhoods as hops_module
 from mog_assets.papers.mix_of_granularity.graph import sentence_graph as edges_module
 from mog_assets.papers.mix_of_granularity.graph.checks import graph_fault, neighbourhoods_fault
-from mog_assets.papers.mix_of_granularity.graph.index_on_disk import load_terms
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import neighbourhoods, open_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.nodes import node_spans
-from mog_assets.papers.mix_of_granularity.graph.packed import load_matrix
 from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (
     Graph,
     index_of,
@@ -144,25 +141,6 @@ def test_neighbours_are_those_of_every_node_against_every_other(either_way, tmp_
     np.testing.assert_allclose(values, shares, atol=2e-5)
 
 
-def test_ties_far_beyond_what_was_asked_for_go_to_the_smaller_node(either_way, tmp_path):
-    # All sixty score the same for the last node, and for each other.
-    nodes = [["the", f"name{i}"] for i in range(60)] + [["the"]]
-    found, shares = found_by_blocks(nodes, 3, tmp_path)
-    assert found[-1].tolist() == [0, 1, 2]
-    assert (shares[-1] == shares[-1, 0]).all()
-    assert found[0].tolist() == [60, 1, 2]
-    assert found[40].tolist() == [60, 0, 1]
-
-
-def test_equal_nodes_are_alike_by_exactly_one(either_way, tmp_path):
-    rng = np.random.default_rng(5)
-    texts = [[f"w{i}" for i in rng.choice(500, 17)] for _ in range(30)]
-    found, shares = found_by_blocks(texts * 2, 1, tmp_path)
-    assert found[:, 0].tolist() == [*range(30, 60), *range(30)]
-    assert (shares == 1).all()
-    assert len(link(found, shares, 1.0).edges) == 30
-
-
 @pytest.mark.parametrize("nodes", [[["a", "b"]], [[]], [[], []], [["a"], ["b"]], [["a"], []]])
 def test_nodes_that_share_no_term_have_no_neighbour(either_way, tmp_path, nodes):
     found, shares = found_by_blocks(nodes, 3, tmp_path)
@@ -184,22 +162,6 @@ def test_an_edge_is_kept_once_with_the_larger_share():
     np.testing.assert_allclose(graph.shares, [0.7, 0.2, 0.7, 0.3, 0.2, 0.3])
     assert graph.degrees.tolist() == [2, 2, 2, 0]
     assert graph.components.tolist() == [0, 0, 0, 1]
-
-
-@pytest.mark.parametrize("threshold", [0, 0.1, 0.4, 1])
-def test_edges_join_what_asked_for_each_other_and_reaches_the_threshold(tmp_path, threshold):
-    nodes = random_nodes(7, 120, 80)
-    found, shares = found_by_blocks(nodes, 3, tmp_path, block=1000)
-    graph = link(found, shares, threshold)
-    expected = {
-        (min(i, int(j)), max(i, int(j)))
-        for i in range(len(nodes))
-        for j, share in zip(found[i], shares[i], strict=True)
-        if j >= 0 and share >= np.float32(threshold)
-    }
-    assert {tuple(edge) for edge in graph.edges.tolist()} == expected
-    assert expected
-    assert graph_fault(graph, len(nodes), 3, threshold) is None
 
 
 @pytest.mark.parametrize(
@@ -292,21 +254,6 @@ def test_compiled_neighbourhoods_are_the_same(monkeypatch, max_chars):
     assert_as_plain(graph_with(edges, 250), rng.integers(1, 60, 250), 4, max_chars)
 
 
-def test_the_nearest_and_among_those_the_most_alike_stay():
-    graph = graph_with({(0, 1): 0.2, (0, 2): 0.9, (0, 3): 0.5, (2, 4): 0.9}, 5)
-    lengths = np.array([10, 10, 10, 10, 1])
-
-    def around_first(hop, max_chars):
-        indptr, indices = neighbourhoods(graph, lengths, hop, max_chars).within(hop)
-        return indices[: indptr[1]].tolist()
-
-    assert around_first(2, 41) == [0, 1, 2, 3, 4]
-    assert around_first(2, 40) == [0, 1, 2, 3]
-    assert around_first(2, 39) == [0, 2, 3]
-    assert around_first(0, 41) == [0]
-    assert around_first(2, 3) == [0]
-
-
 @pytest.mark.parametrize(
     ("members", "fault"),
     [
@@ -390,21 +337,6 @@ def test_the_graph_of_a_corpus_is_that_of_its_sentences(build_graph, sentences):
             assert indices[indptr[centre] : indptr[centre + 1]].tolist() == sorted(near)
 
 
-def test_counts_of_nodes_are_stored_without_and_titles_beside_them(build_graph):
-    outcome, documents, _ = build_graph(TEXTS)
-    artefact = outcome.artefact
-    terms = load_terms(artefact.path("terms.parquet"))
-    nodes, titles = (load_matrix(artefact.path(f"{name}.npz")) for name in ("nodes", "titles"))
-    texts, whole = node_texts(artefact, documents)
-    ids, words = tokenise(texts)
-    for row, tokens in enumerate(ids):
-        here = slice(nodes.indptr[row], nodes.indptr[row + 1])
-        held = {terms[i]: int(n) for i, n in zip(nodes.indices[here], nodes.data[here], strict=True)}
-        assert held == Counter(words[i] for i in tokens)
-    assert titles.shape == (len(whole), len(terms))
-    assert titles.sum() > 0
-
-
 def test_after_a_change_the_graph_equals_one_built_from_nothing(build_graph):
     first, *_ = build_graph(TEXTS)
     changed = {**TEXTS, "otter": OTTER + "Otters play in shallow water."}
@@ -434,38 +366,6 @@ def test_what_does_not_follow_from_a_setting_is_kept_when_it_changes(build_graph
     assert fewer.info["recomputed"]["nodes searched"] == fewer.counts["nodes"]
     assert 0 < fewer.counts["edges"] < shorter.counts["edges"]
     assert build_graph(TEXTS, max_chars=120, k=1, home="second")[0].artefact.manifest.version == fewer.version
-
-
-def test_nothing_is_built_while_nothing_changes(build_graph):
-    outcome, *_ = build_graph(TEXTS)
-    again, *_ = build_graph(TEXTS)
-    assert (outcome.built, again.built) == (True, False)
-    assert again.artefact.manifest == outcome.artefact.manifest
-
-
-def test_only_what_belongs_to_the_graph_stays_on_disk(build_graph):
-    outcome, *_ = build_graph(TEXTS)
-    files = {path.name for path in outcome.artefact.folder.iterdir() if not path.name.startswith(".lock")}
-    left = files - {"manifest.json", *(entry["file"] for _, entry in outcome.artefact.manifest.entries())}
-    # What it was made by stays for a while, as a killed build goes on with it.
-    assert {name.partition("-")[0].partition("_")[0] for name in left} <= {"nearest", "index"}
-    assert not outcome.artefact.names("nearest") + outcome.artefact.names("index")
-
-
-def test_people_see_counts_pictures_and_an_example(build_graph):
-    outcome, documents, _ = build_graph(TEXTS, threshold=0.1)
-    manifest = outcome.artefact.manifest
-    graph = open_graph(outcome.artefact.path)
-    document = open_layout("pond", documents, outcome.artefact).document_of[graph.edges]
-    assert manifest.counts["edges"] == len(graph.edges) > 0
-    assert manifest.counts["edges across documents, %"] == round(100 * (document[:, 0] != document[:, 1]).mean(), 1) > 0
-    assert manifest.counts["components"] == len(set(graph.components.tolist()))
-    assert manifest.counts["nodes without neighbours"] == (graph.degrees == 0).sum() > 0
-    shown = outcome.artefact.shown()
-    for picture in ("neighbours", "a neighbourhood"):
-        assert shown[picture].startswith("![")
-    assert re.match(r"\| 0 \| 0 \| \w+ \| \w+", shown["its nodes"].splitlines()[2])
-    assert len(shown["neighbourhoods"].splitlines()) == 2 + 5
 
 
 @pytest.mark.parametrize("texts", [{"a": "One."}, {"a": "The of and."}, {"a": "?!", "b": "Fish."}])

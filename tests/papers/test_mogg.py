@@ -17,14 +17,12 @@ from mog_assets.evaluate.measures import evaluate
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.term_counts import TermCounts
 from mog_assets.papers.level_search.bm25 import Bm25Index, statistics
-from mog_assets.papers.level_search.search import searcher
 from mog_assets.papers.level_search.searchers import LevelMatches
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import open_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 from mog_assets.papers.mix_of_granularity.mixing import candidates, emit, ranked
 from mog_assets.papers.topics.questions import topics_of
 from mog_assets.questions.sets import Evidence, Question
-from mog_assets.resources.errors import ConfigError
 from mog_assets.search.groups import fell_back, groups_of
 from mog_assets.search.index import Index
 from mog_assets.search.methods import parse
@@ -105,18 +103,6 @@ def test_a_neighbourhood_counts_the_terms_of_its_nodes_and_its_centres_title(aro
             found = {part.terms[i]: n for i, n in zip(row.col, row.data, strict=True) if n}
             assert found == {t: n for t, n in expected.items() if terms is None or t in terms}
             assert part.lengths[centre - starts[corpus]] == expected.total()
-
-
-def test_nodes_and_level_1_chunks_have_their_characters_in_common(around, corpora):
-    common = around.common
-    np.testing.assert_array_equal(common.sum(axis=1).A1, np.diff(around.nodes.spans, axis=1).ravel())
-    np.testing.assert_array_equal(common.sum(axis=0).A1, np.diff(corpora.layout.spans, axis=1).ravel())
-    node, chunk = common.nonzero()
-    np.testing.assert_array_equal(around.nodes.document_of[node], corpora.layout.document_of[chunk])
-    overlap = np.minimum(around.nodes.spans[node, 1], corpora.layout.spans[chunk, 1]) - np.maximum(
-        around.nodes.spans[node, 0], corpora.layout.spans[chunk, 0]
-    )
-    np.testing.assert_array_equal(np.asarray(common[node, chunk]).ravel(), overlap)
 
 
 def test_a_neighbourhoods_vector_is_the_mean_of_the_chunks_under_its_nodes(around, corpora):
@@ -279,17 +265,6 @@ def test_passages_are_of_the_questions_topic_or_of_all_where_it_has_too_few(samp
         np.testing.assert_array_equal(here.start, expected.start)
 
 
-def test_dense_and_bm25_search_only_chunks_of_the_topic(tools, corpora):
-    questions = list(SAMPLE_QUESTIONS)
-    retrieval = asked(tools, corpora, *questions)
-    topics, _ = topics_of(retrieval).assigned
-    of_chunks = np.concatenate(topics_of(retrieval).chunks(2))
-    for retriever in ("bm25", "dense", "hybrid"):
-        hits = searcher(retrieval, retriever, groups_of(retrieval, "topics")).search(2, 50)
-        assert len(hits.chunk)
-        np.testing.assert_array_equal(of_chunks[hits.chunk], topics[hits.question])
-
-
 # Names
 
 
@@ -301,13 +276,10 @@ SETTINGS = settings_model().model_validate({"corpora": {"c": {"path": "x"}}})
     [
         ("hop-0", "hop-0", "hop", 1, ""),
         ("bm25:hop-4", "hop-4", "hop", 5, ""),
-        ("mogg-paper", "mogg-paper", "mogg-paper", None, ""),
         ("mogg-uniform", "mogg-uniform", "mogg-uniform", None, ""),
         ("mogg-paper+topics", "mogg-paper+topics", "mogg-paper", None, "topics"),
         ("medrag+topics", "fixed-2+topics", "fixed", 2, "topics"),
         ("dense:medrag", "dense-2", "fixed", 2, ""),
-        ("hybrid:medrag", "hybrid:fixed-2", "fixed", 2, ""),
-        ("dense-3+topics", "dense-3+topics", "fixed", 3, "topics"),
         ("hybrid:mog-paper+topics", "hybrid:mog-paper+topics", "mog-paper", None, "topics"),
     ],
 )
@@ -328,8 +300,3 @@ def test_names_of_graph_and_topics(name, canonical, kind, level, limit):
 def test_names_that_mean_nothing_are_refused(name):
     with pytest.raises(Exception, match="method: expected one of"):
         parse(name, SETTINGS)
-
-
-def test_another_name_of_a_level_that_is_not_there_is_refused():
-    with pytest.raises(ConfigError, match="got 'medrag'"):
-        parse("medrag", SETTINGS.model_copy(update={"levels": 1}))

@@ -103,11 +103,6 @@ def test_two_most_similar_levels_are_labelled_and_ties_go_to_the_finer(similarit
     np.testing.assert_array_equal(result, np.array([expected], np.float32))
 
 
-def test_single_level_gets_the_first_value():
-    result = soft.soft_labels(np.array([[0.4], [0.0]]), (0.7, 0.3))
-    np.testing.assert_array_equal(result, np.array([[0.7], [0]], np.float32))
-
-
 def test_label_text_is_the_evidence_where_there_is_some():
     spans = (Evidence("a", "d1", 0, 5), Evidence("b", "d1", 6, 11))
     question = Question("q", "Why?", "open", "train", answer="x", evidence=spans)
@@ -152,12 +147,6 @@ def test_tfidf_equals_brute_force(counts, best):
     result = soft.similarities_tfidf(terms_of(LABELS), counts, best)
     np.testing.assert_allclose(result, brute_force(best, cosine), atol=1e-12)
     assert 0 < result[:3].min() < result[:3].max() < 1
-
-
-def test_label_without_tokens_has_no_similarity(counts):
-    found = np.array([[1, 1]])
-    for similarities in (soft.similarities_hitrate, soft.similarities_tfidf):
-        np.testing.assert_array_equal(similarities([[]], counts, found), [[0, 0]])
 
 
 def test_embedding_similarity_is_the_cosine_with_the_best_chunk(tmp_path, best):

@@ -1,10 +1,7 @@
 """A BEIR folder from import to export: what the leaderboard shows is what others measure with graded judgements."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import ir_measures
@@ -12,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from ir_measures import RR, R, nDCG
-from shared import ROOT, SAMPLES, VARIABLES
+from served import ran
+from shared import SAMPLES
 
 from mog_assets.plugins.exports.measures import file_names
 from mog_assets.questions.sets import load_questions
@@ -81,25 +79,16 @@ def write_beir(folder, documents, queries):
         (folder / "qrels" / f"{split}.tsv").write_text(text, encoding="utf-8")
 
 
-def mog(folder, *arguments):
-    environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    environment["PYTHONPATH"] = str(ROOT)
-    words = [sys.executable, "-m", "mog_assets.cli", *map(str, arguments)]
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=1200)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module", params=[(400, 120)], ids=str)
 def beir(request, tmp_path_factory):
     """A project with an imported set, after a run and an export; and what the commands printed."""
     folder = tmp_path_factory.mktemp("beir")
     documents, queries = request.param
     write_beir(folder / "zipf", documents, queries)
-    said = {"import": mog(folder, "import", "beir", "zipf")}
+    said = {"import": ran(folder, "import", "beir", "zipf")}
     with (folder / "mog.yaml").open("a", encoding="utf-8") as stream:
         stream.write(SETTINGS)
-    said |= {"run": mog(folder, "run"), "export": mog(folder, "export", "--to", "out")}
+    said |= {"run": ran(folder, "run"), "export": ran(folder, "export", "--to", "out")}
     scores = pd.read_parquet(folder / "out" / "scores.parquet")
     store = Store(folder / ".mog")
     questions = load_questions(store.read("questions").path("zipf.parquet"), ["test"])

@@ -114,47 +114,42 @@ def text_in_german(key, text):
 GERMAN = "Insulin senkt den Blutzucker."
 ASKED = "What lowers blood glucose?"
 QUOTES = (TEXT,)
+
+
+def picks(call, foreign):
+    """A role that picks an option."""
+    return Role(call, chosen("A"), "A", chosen("B"), foreign)
+
+
+def tells(call):
+    """A role that answers an open question."""
+    foreign = (text_in_german("answer", GERMAN), GERMAN)
+    return Role(call, said("Insulin."), "Insulin.", said("Glucagon."), foreign, "answer")
+
+
+def rules(call, word, other, foreign):
+    """A role that says one word of a list."""
+    return Role(call, verdict(word), word, verdict(other), (f'{{"verdict": "{foreign}"}}', FAILED))
+
+
+def writes(call, other=NOTHING, good=TEXT):
+    """A role that writes a text."""
+    return Role(call, good, "" if good == NOTHING else good, other, (GERMAN, GERMAN))
+
+
+IN_CHINESE, IN_GERMAN = (letter_in_chinese("A"), "A"), ('{"answer_choice": "ja"}', FAILED)
 ROLES = {
-    "answer, choice": Role(
-        role("answer", CHOICE, PASSAGES), chosen("A"), "A", chosen("B"), (letter_in_chinese("A"), "A")
-    ),
-    "answer, yes or no": Role(
-        role("answer", YES_NO, PASSAGES), chosen("A"), "A", chosen("B"), ('{"answer_choice": "ja"}', FAILED)
-    ),
-    "answer, open": Role(
-        role("answer", OPEN, PASSAGES),
-        said("Insulin."),
-        "Insulin.",
-        said("Glucagon."),
-        (text_in_german("answer", GERMAN), GERMAN),
-        "answer",
-    ),
-    "think": Role(role(THINK, CHOICE, "glucose", PASSAGES), TEXT, TEXT, NOTHING, (GERMAN, GERMAN)),
-    "extract": Role(role(EXTRACT, CHOICE, PASSAGES), TEXT, TEXT, NOTHING, (GERMAN, GERMAN)),
-    "extract, nothing": Role(role(EXTRACT, CHOICE, PASSAGES), NOTHING, "", TEXT, (GERMAN, GERMAN)),
-    "reduce, choice": Role(role(REDUCE, CHOICE, [TEXT]), chosen("A"), "A", chosen("B"), (letter_in_chinese("A"), "A")),
-    "reduce, open": Role(
-        role(REDUCE, OPEN, [TEXT]),
-        said("Insulin."),
-        "Insulin.",
-        said("Glucagon."),
-        (text_in_german("answer", GERMAN), GERMAN),
-        "answer",
-    ),
-    "usefulness": Role(
-        role(GRADE_USEFULNESS, CHOICE, "A"),
-        verdict("useful"),
-        "useful",
-        verdict("not_useful"),
-        ('{"verdict": "nützlich"}', FAILED),
-    ),
-    "support": Role(
-        role(GRADE_SUPPORT, CHOICE, PASSAGES, "A"),
-        verdict("supported"),
-        "supported",
-        verdict("unsupported"),
-        ('{"verdict": "支持"}', FAILED),
-    ),
+    "answer, choice": picks(role("answer", CHOICE, PASSAGES), IN_CHINESE),
+    "answer, yes or no": picks(role("answer", YES_NO, PASSAGES), IN_GERMAN),
+    "answer, open": tells(role("answer", OPEN, PASSAGES)),
+    "think": writes(role(THINK, CHOICE, "glucose", PASSAGES)),
+    "extract": writes(role(EXTRACT, CHOICE, PASSAGES)),
+    "extract, nothing": writes(role(EXTRACT, CHOICE, PASSAGES), TEXT, NOTHING),
+    "reduce, choice": picks(role(REDUCE, CHOICE, [TEXT]), IN_CHINESE),
+    "reduce, open": tells(role(REDUCE, OPEN, [TEXT])),
+    "usefulness": rules(role(GRADE_USEFULNESS, CHOICE, "A"), "useful", "not_useful", "nützlich"),
+    "support": rules(role(GRADE_SUPPORT, CHOICE, PASSAGES, "A"), "supported", "unsupported", "支持"),
+    "classify": rules(role(CLASSIFY, CHOICE), "single", "none", "einfach"),
     "rewrite": Role(
         role(REWRITE, CHOICE, "glucose", "A", [TEXT]),
         {"query": "insulin glucose"},
@@ -190,9 +185,6 @@ ROLES = {
         [True],
         checks(False),
         ('{"verdicts": [{"number": 1, "reason": "是", "verdict": "是"}]}', FAILED),
-    ),
-    "classify": Role(
-        role(CLASSIFY, CHOICE), verdict("single"), "single", verdict("none"), ('{"verdict": "einfach"}', FAILED)
     ),
     "question": Role(
         question,
@@ -465,17 +457,6 @@ def test_an_answer_with_a_form_is_another_than_one_without(fresh, tmp_path):
     for structured in ("off", "auto", "on", "off"):
         USEFUL(client(tmp_path, structured=structured))
     assert ["response_format" in call.body for call in fresh.calls] == [False, True]
-
-
-def test_yaml_writes_the_switch_as_a_truth_value():
-    assert [LlmSettings(structured=value).structured for value in (True, False, "on", "auto")] == [
-        "on",
-        "off",
-        "on",
-        "auto",
-    ]
-    with pytest.raises(ValueError, match="structured"):
-        LlmSettings(structured=1)
 
 
 def test_tool_calls_of_any_shape_are_no_reason_to_ask_again(server, llm):

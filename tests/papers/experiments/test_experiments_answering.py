@@ -22,10 +22,10 @@ from mog_assets.build.tools import Tools
 from mog_assets.config import AnsweringSettings
 from mog_assets.index.corpora import Corpora
 from mog_assets.papers.at_rag import experiments as loop
-from mog_assets.papers.briefcontext.experiments import briefcontext, conflicts, preflight
-from mog_assets.papers.briefcontext.preflight_quality import Confusion, preflight_cases, preflight_quality
+from mog_assets.papers.briefcontext.experiments import briefcontext, conflicts
+from mog_assets.papers.briefcontext.preflight_quality import preflight_cases, preflight_quality
 from mog_assets.papers.experiments import contexts
-from mog_assets.papers.experiments.answers import flip_rows, of_model, paired_rows
+from mog_assets.papers.experiments.answers import flip_rows, of_model
 from mog_assets.papers.experiments.assets import all_answered, findings, offered, remembering
 from mog_assets.papers.experiments.commands import do
 from mog_assets.papers.experiments.contexts import place
@@ -232,35 +232,6 @@ def test_the_key_document_stands_where_it_is_said_to_and_no_other_passage_is_of_
 
 
 @of_every_experiment
-def test_partitions_of_the_map_reduce_are_the_context_of_the_one_prompt(done):
-    reader = NearSighted(done.questions, 1)
-    briefcontext.key_position(lab_of(done, reader, top_k=[8, 8], positions=[50, 50]))
-    joined = {}
-    for identity, passages in reader.extracted:
-        assert len(passages) == 2
-        joined[identity] = joined.get(identity, ()) + passages
-    assert joined == dict(reader.answered)
-
-
-@of_every_experiment
-def test_contexts_of_few_documents_begin_contexts_of_many(done):
-    reader = NearSighted(done.questions, 1)
-    briefcontext.documents(lab_of(done, reader))
-    asked = len(reader.answered) // len(DOCUMENTS)
-    others, positions = {}, set()
-    for number, size in enumerate(DOCUMENTS):
-        for identity, passages in reader.answered[number * asked : (number + 1) * asked]:
-            question = done.questions[identity]
-            own = [passage for passage in passages if not gold_document(question, passage)]
-            assert len(passages) == size and len(own) == size - 1
-            assert own[: len(others.get(identity, []))] == others.get(identity, [])
-            others[identity] = own
-            if size == 8:
-                positions.add([gold_document(question, passage) for passage in passages].index(True))
-    assert positions == {place(p, 8) for p in POSITIONS}
-
-
-@of_every_experiment
 def test_random_distractors_are_drawn_and_of_no_gold_document(done):
     drawn = []
     for _ in range(2):
@@ -279,13 +250,6 @@ def test_random_distractors_are_drawn_and_of_no_gold_document(done):
     shared = [len(set(relevant[i]) & set(random[i])) - 1 for i in random]
     assert np.mean(shared) < max(TOP_K) / 2
     assert len({passages[0] for passages in random.values()}) > 10
-
-
-@pytest.mark.parametrize(
-    ("percentile", "places"), [(0, [0, 0, 0]), (25, [0, 2, 4]), (50, [1, 4, 8]), (100, [1, 7, 15])]
-)
-def test_a_percentile_of_the_ranks_is_the_nearest_position(percentile, places):
-    assert [place(percentile, size) for size in (2, 8, 16)] == places
 
 
 @of_every_experiment
@@ -332,20 +296,6 @@ def test_a_reader_that_reads_everything_shows_none_of_it(done):
     assert all("that show nothing" in claim.because for claim in claims)
 
 
-@of_every_experiment
-def test_a_reader_that_reads_the_first_documents_only_is_worse_the_more_there_are(done):
-    reader = NearSighted(done.questions, 2)
-    found = briefcontext.documents(lab_of(done, reader))
-    asked = len(reader.answered) // len(DOCUMENTS)
-    for number, size in enumerate(DOCUMENTS):
-        here = reader.answered[number * asked : (number + 1) * asked]
-        right = np.mean([any(gold_document(done.questions[i], p) for p in passages[:2]) for i, passages in here])
-        assert value(found.scores, f"{size} document" + ("s" if size > 1 else "")) == pytest.approx(right)
-    assert value(found.scores, "1 document") == value(found.scores, "2 documents") == 1
-    (claim,) = found.claims
-    assert claim.verdict == "seen"
-
-
 # Conflicts
 
 
@@ -383,15 +333,6 @@ def test_conflicts_are_contexts_whose_partitions_alone_are_answered_differently(
 )
 def test_open_answers_conflict_if_they_share_less_than_half_of_their_words(said, conflict):
     assert conflicts.differ(said, Question("q", "Which river?", "open", "test")) == conflict
-
-
-@of_every_experiment
-def test_conflicts_between_answers_to_open_questions_are_counted(done):
-    # One partition holds the key document, so that one answers right and the others say that they do not know.
-    found = conflicts.conflicts(lab_of(done, NearSighted(done.questions, 99)))
-    *_, whole = found.tables[f"{SET}: contexts whose partitions disagree"]
-    assert whole["conflicts"] == whole["of"] > 0
-    assert all(claim.verdict != "not testable here" for claim in found.claims) and len(found.claims) == 2
 
 
 @of_every_experiment
@@ -458,21 +399,6 @@ def test_flips_are_tested_exactly_and_for_all_of_them_together():
     assert better["p value"] == pytest.approx(2 * 2 * 0.5**8) and other["p value"] == 1
 
 
-def test_kinds_of_questions_make_the_test_of_all_questions_no_weaker():
-    marks = pd.DataFrame(
-        [
-            {"question": str(i), "document": f"d{i}", "method": method}
-            | {"exact match": float(method == "way"), "answered": True}
-            for method in ("cot", "way")
-            for i in range(8)
-        ]
-    )
-    kinds = {str(i): "ab"[i % 2] for i in range(8)}
-    whole, *parts = flip_rows(marks, kinds, 0)
-    assert whole["p value"] == pytest.approx(2 * 0.5**8)
-    assert [row["p value"] for row in parts] == pytest.approx([2 * 2 * 0.5**4] * 2)
-
-
 @of_every_experiment
 def test_preflight_is_what_the_evaluation_says_with_intervals_around_it(done):
     (row,) = preflight_quality(preflight_cases(done.answers, {SET: list(done.questions.values())}))
@@ -481,23 +407,6 @@ def test_preflight_is_what_the_evaluation_says_with_intervals_around_it(done):
     assert [shown[x]["in the paper"] for x in ("precision", "recall", "F1")] == ["0.5018", "0.9261", "0.6509"]
     for measure, key in (("precision", "precision"), ("recall", "recall"), ("F1", "f1")):
         assert shown[measure]["here"].startswith("" if row[key] is None else f"{row[key]:.3f} [")
-
-
-def test_intervals_of_the_preflight_are_those_of_resampled_questions():
-    counts = Confusion(40, 20, 10, 30)
-    below = np.repeat([True, False, True, False], [40, 20, 10, 30])
-    foreseen = np.repeat([True, True, False, False], [40, 20, 10, 30])
-    each = pd.DataFrame({"document": np.arange(100), "foreseen": foreseen, "below": below})
-    low, high = preflight.preflight_intervals(each, 0)
-    cases = np.repeat([[1, 1], [1, 0], [0, 1], [0, 0]], [40, 20, 10, 30], axis=0)
-    rng, found = np.random.default_rng(1), []
-    for _ in range(2000):
-        predicted, truth = cases[rng.integers(0, 100, 100)].T
-        both = (predicted & truth).sum()
-        found.append([both / predicted.sum(), both / truth.sum(), 2 * both / (predicted.sum() + truth.sum())])
-    expected = np.quantile(found, [0.025, 0.975], axis=0)
-    assert np.allclose([low, high], expected, atol=0.025)
-    assert low[0] < counts.precision < high[0] and low[1] < counts.recall < high[1] and low[2] < counts.f1 < high[2]
 
 
 @of_every_experiment
@@ -605,6 +514,8 @@ def test_marks_of_a_judge_that_could_not_be_read_lower_the_coverage_only():
     (row,) = loop.judge_rows(pd.DataFrame({"method": "w", "document": list("abc"), "judgement": texts}), 0)
     assert row["judge"] == "6.000 [–]" and (row["marked"], row["of"]) == (1, 2)
     assert loop.judge_rows(pd.DataFrame({"method": ["w"], "document": ["a"], "judgement": [None]}), 0) == []
+    no_topic = pd.DataFrame({"question": ["a"], "document": ["a"], "queries": [json.dumps([{"topic": None}])]})
+    assert loop.topic_hits(no_topic, {}).empty and loop._topic_claim("s", "w", loop.topic_hits(no_topic, {}), 0) == []
 
 
 def cell_of(way, exact, judged=None):
@@ -637,11 +548,6 @@ def test_marks_of_the_judge_are_compared_where_every_way_has_one():
     assert loop.judged_cells({"a": cell_of("a", [0.0]), "b": cell_of("b", [1.0])}) == {}
 
 
-def test_a_way_that_asks_for_no_topic_has_no_hits():
-    answers = pd.DataFrame({"question": ["a"], "document": ["a"], "queries": [json.dumps([{"topic": None}])]})
-    assert loop.topic_hits(answers, {}).empty and loop._topic_claim("s", "w", loop.topic_hits(answers, {}), 0) == []
-
-
 # Means
 
 
@@ -665,19 +571,3 @@ def test_a_reader_encodes_a_text_once_until_there_are_too_many():
         assert np.array_equal(remembered(texts), [[len(text), 1.0] for text in texts])
     # The fourth text is one too many: all but those of its call are forgotten.
     assert asked == ["a", "bb", "ccc", "dddd", "a"]
-
-
-def test_pairs_of_cells_are_compared_with_their_own_first():
-    rng = np.random.default_rng(0)
-    base = rng.random(60)
-
-    def cell(name, values):
-        names = [str(i) for i in range(60)]
-        return pd.DataFrame({"question": names, "document": names, "cell": name, "F1": values})
-
-    pairs = [(cell("a", base), cell("b", base + 0.2)), (cell("c", base * 0), cell("d", base - base.mean()))]
-    table = paired_rows("s", pairs, ["F1"], 0).set_index("cell")
-    assert table.loc["b", "difference"] == pytest.approx(0.2) and table.loc["d", "difference"] == pytest.approx(0)
-    assert table.loc["b", "value"] == pytest.approx(base.mean() + 0.2)
-    assert table["against"].to_dict() == {"a": "", "b": "a", "c": "", "d": "c"}
-    assert table.loc["b", "p"] < 0.001 < table.loc["d", "p"] and table.loc[["a", "c"], "p"].isna().all()

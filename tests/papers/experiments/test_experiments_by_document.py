@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,7 +15,7 @@ from mog_assets.papers.briefcontext.preflight_quality import preflight_cases, pr
 from mog_assets.papers.experiments.answers import flip_rows, paired_rows
 from mog_assets.papers.experiments.lab import board, equivalence, greater, score_rows
 from mog_assets.papers.experiments.shares import share_interval
-from mog_assets.papers.mix_of_granularity.experiments import granularity, labels
+from mog_assets.papers.mix_of_granularity.experiments import labels
 from mog_assets.papers.mix_of_granularity.shifts import shift
 
 rng = np.random.default_rng(0)
@@ -76,19 +74,6 @@ def test_the_preflight_is_judged_by_document():
     assert preflight_cases(pd.DataFrame(), {}).empty
 
 
-def test_the_gap_to_the_oracle_is_resampled_by_document(tmp_path):
-    values = {"fixed-1": 0.4 + 0 * EFFECTS, "mog-paper": 0.5 + EFFECTS / 2, "oracle-paper": 0.5 + EFFECTS}
-    table = pd.concat(
-        [pd.DataFrame({"question": NAMES, "document": DOCUMENTS, "method": m, "ER": v}) for m, v in values.items()]
-    ).assign(question_set="s")
-    table.to_parquet(tmp_path / "per_question.parquet")
-    stored = SimpleNamespace(path=lambda name: tmp_path / name)
-    settings = SimpleNamespace(level_range=range(1, 2))
-    lab = SimpleNamespace(settings=settings, seed=0, read=lambda key, corpus: stored)
-    ((row,),) = granularity.oracle_gap(lab).tables.values()
-    assert (row["n"], row["documents"]) == (90, 9)
-
-
 def test_shares_near_zero_have_an_interval_and_documents_widen_it():
     none, documents = np.zeros(60), np.repeat(np.arange(12), 5)
     assert share_interval(none, documents) == pytest.approx((0, 1 - 0.025 ** (1 / 12)))
@@ -107,16 +92,6 @@ def test_documents_and_not_questions_decide_whether_choices_have_shifted():
     distance, p = shift(by_document(early, names), by_document(late, names))
     assert distance == pytest.approx(0.5) and p > 0.05
     assert shift(each(early), each(late))[1] < 0.001
-
-
-@pytest.mark.parametrize("times", [2, 5])
-def test_asking_every_question_again_changes_no_share_and_no_shift(times):
-    hits = EFFECTS > 0
-    low, high = share_interval(hits, DOCUMENTS)
-    assert share_interval(np.tile(hits, times), np.tile(DOCUMENTS, times)) == pytest.approx((low, high))
-    one, other = np.eye(2)[hits.astype(int)], np.eye(2)[(EFFECTS > 0.35).astype(int)]
-    again = [by_document(np.tile(part, (times, 1)), np.tile(DOCUMENTS, times)) for part in (one, other)]
-    assert shift(*again) == pytest.approx(shift(by_document(one, DOCUMENTS), by_document(other, DOCUMENTS)))
 
 
 def each(values):

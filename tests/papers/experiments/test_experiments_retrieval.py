@@ -1,8 +1,8 @@
 """The experiments on retrieval, all done once on a copy of the sample project; figures are those of `scores`."""
 
 import json
-import sqlite3
-from contextlib import closing, nullcontext
+from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import get_args
 
@@ -10,26 +10,23 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from click.testing import CliRunner
-from shared import copy_folder
+from shared import called, copy_folder
 from tiny_encoder import tiny_encoder
 
 from mog_assets import config
-from mog_assets.build import plan
+from mog_assets.build import automation, markdown, plan
+from mog_assets.build.materialising import materialise
+from mog_assets.build.names import Names
 from mog_assets.build.tools import Tools
-from mog_assets.cli import main
 from mog_assets.evaluate.measures import headline_measures
 from mog_assets.evaluate.significance import by_document, ends, resampled_means
-from mog_assets.index.corpora import Corpora
-from mog_assets.papers.experiments.assets import recipes
+from mog_assets.papers.experiments import results
+from mog_assets.papers.experiments.assets import PREFIX, build_experiment, findings, offered, recipes
 from mog_assets.papers.experiments.conclusions import denied, over_sets, turned
-from mog_assets.papers.experiments.lab import NothingToMeasure, Verdict, equivalence, greater
-from mog_assets.papers.experiments.settings import ExperimentSettings, RetrieverEncoderSettings
-from mog_assets.papers.level_search.vectors import level_vectors
+from mog_assets.papers.experiments.lab import Claim, Findings, NothingToMeasure, Verdict, equivalence, greater
+from mog_assets.papers.experiments.settings import ExperimentSettings
 from mog_assets.papers.mix_of_granularity.experiments import granularity, label_cells, labels, retrievers
-from mog_assets.papers.mix_of_granularity.ranker import LevelChunks
-from mog_assets.registry import EXPERIMENTS, VECTOR_STORES
-from mog_assets.resources.encoder import Encoder
+from mog_assets.registry import EXPERIMENTS
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Store, digest
 
@@ -117,7 +114,7 @@ def cell(done, name, title):
 
 
 def test_command_lists_every_experiment(done):
-    result = CliRunner().invoke(main, ["experiment", "--config", str(done.config), "--json"])
+    result = called("experiment", "--config", done.config, "--json")
     assert result.exit_code == 0, result.output
     listed = {row["name"]: row for row in json.loads(result.output)}
     assert set(NAMES) <= set(listed)
@@ -168,45 +165,6 @@ def test_bm25_and_the_configured_encoder_are_the_methods_of_scores(done):
         assert_equals_method(values(done, "retrievers", f"samples, {label}", retriever), done, method)
 
 
-def test_another_encoder_with_the_same_weights_finds_the_same_passages(done):
-    for label in ("MedRAG", "MoG"):
-        same, own = (cell(done, "retrievers", f"samples_{label}_by_{n}") for n in ("minilm", "all-MiniLM-L6-v2"))
-        # Qdrant multiplies in another order: chunks whose cosines agree to six digits may change places.
-        equal = np.isclose(same["ER"], own["ER"][same.index])
-        assert equal.mean() > 0.9
-        assert same["ER"].mean() > 0.3
-
-
-def test_rrf_is_named_by_what_it_fuses(done):
-    cells = list(dict.fromkeys(done.tables["retrievers"]["cell"]))
-    fusions = ["RRF-2: BM25 + minilm", "RRF-3: BM25 + minilm + tiny"]
-    assert cells == ["BM25", "all-MiniLM-L6-v2", "minilm", "tiny", *fusions]
-    # The first of the encoders has the weights of the graph's own: with BM25 it is `hybrid`, up to ties.
-    fused = values(done, "retrievers", "samples, MedRAG", fusions[0])
-    assert fused["ER"] == pytest.approx(done.scores["hybrid:fixed-2", "ER"], abs=0.03)
-
-
-def test_questions_have_the_cache_of_the_query_model(done):
-    chosen = done.settings.experiments.encoders["tiny"]
-    tools = Tools(done.settings)
-    rows = {}
-    for name, one in (("chunks", chosen), ("questions", chosen.of_questions)):
-        path = done.settings.home / "cache" / f"vectors-{Encoder(one).fingerprint}.sqlite"
-        with closing(sqlite3.connect(path)) as cache:
-            rows[name] = cache.execute("SELECT count(*) FROM vectors").fetchone()[0]
-    asked = set(cell(done, "retrievers", "samples_MedRAG_by_tiny").index)
-    corpora = Corpora.open(tools.store.read, done.settings, list(done.settings.corpora))
-    assert rows["questions"] == len(asked) == 32
-    # Every level is encoded; texts that stand twice, or are whole documents at several levels, are encoded once.
-    counts = [corpora.layout.count(level) for level in LEVELS]
-    assert max(counts) < rows["chunks"] <= sum(counts)
-
-
-def test_encoder_of_random_weights_is_worse_than_a_trained_one(done):
-    tiny, trained = (values(done, "retrievers", "samples, MedRAG", name)["ER"] for name in ("tiny", "minilm"))
-    assert tiny < trained - 0.1
-
-
 def test_nearest_is_brute_force_with_ties_to_the_smaller_number(monkeypatch):
     random = np.random.default_rng(3)
     vectors = random.normal(size=(40, 8))
@@ -223,18 +181,6 @@ def test_nearest_is_brute_force_with_ties_to_the_smaller_number(monkeypatch):
         assert scores[:, 0] == pytest.approx(1, abs=1e-2)
     found, scores = retrievers.nearest(queries, vectors[:3], 5)
     assert (found[:, 3:] == -1).all() and (found[:, :3] >= 0).all() and (scores[:, 3:] == 0).all()
-
-
-def test_coarser_vectors_of_another_encoder_are_those_of_the_graph(done):
-    tools = Tools(done.settings)
-    corpora = Corpora.open(tools.store.read, done.settings, list(done.settings.corpora))
-    encoder = tools.encoder
-    lab = SimpleNamespace(progress=lambda total, what: nullcontext(lambda n: None))
-    other = retrievers.OtherVectors(corpora, done.settings.experiments.encoders["minilm"], encoder.encode, lab)
-    for level in (1, 3):
-        vectors = np.concatenate([other.of(corpus, level) for corpus in range(3)])
-        assert (vectors == level_vectors(corpora, level).rows(np.arange(len(vectors)))).all()
-        assert len(vectors) == LevelChunks(corpora.layout, 5, corpora.starts).layout.count(level)
 
 
 @pytest.mark.parametrize(
@@ -259,25 +205,6 @@ def test_router_trained_as_the_asset_does_gives_mog(done, name, baseline, cells)
     assert len({row["validation loss"] for row in training}) > 1
 
 
-def test_training_on_one_corpus_is_shown_by_corpus_of_the_evidence(done):
-    table = done.tables["training-corpus"]
-    parts = table[(table["measure"] == "ER") & (table["cell"] == "all")].set_index("question_set")["n"]
-    corpora = ("garden", "workshop", "sky")
-    assert set(parts.index) == {"samples", *(f"samples, evidence in {corpus}" for corpus in corpora)}
-    assert parts["samples"] == sum(parts[f"samples, evidence in {corpus}"] for corpus in corpora) == 32
-    counts = {
-        r["trained on questions about"]: r["questions"] for r in done.found["training-corpus"]["tables"]["training"]
-    }
-    # Garden and sky have too few.
-    assert list(counts) == ["all", "workshop", "all, as many as workshop"]
-    assert 16 <= counts["workshop"] == counts["all, as many as workshop"] < counts["all"] / 2
-    first, second = done.found["training-corpus"]["claims"]
-    rows = done.found["training-corpus"]["tables"]["samples: one corpus against as many questions about all (ER)"]
-    assert [(row[""], row["against"]) for row in rows] == [("workshop", "all, as many as workshop")]
-    assert rows[0]["difference"] in second["because"]
-    assert "Ours" in second["paper"] and "Ours" not in first["paper"]
-
-
 def test_weights_are_shares_and_every_question_chooses_a_level(done):
     weights, tests = done.found["router-weights"]["tables"].values()
     assert weights[0]["questions"] == "samples" and weights[0]["n"] == 32
@@ -291,17 +218,6 @@ def test_weights_are_shares_and_every_question_chooses_a_level(done):
     np.testing.assert_allclose(sizes @ means[1:] / 32, means[0], rtol=1e-6)
 
 
-def test_time_has_a_row_for_every_number_of_levels_and_says_when_it_was_measured(done):
-    ((title, rows),) = done.found["time"]["tables"].items()
-    assert "on the machine of the experiment" in title
-    levels = ["1 without router", *(str(level) for level in LEVELS)]
-    assert [(row["retriever"], row["levels"]) for row in rows] == [(r, n) for r in ("bm25", "dense") for n in levels]
-    assert all(row["retrieval, ms"] > 0 and row["questions"] == 32 for row in rows)
-    without = [row for row in rows if "without" in row["levels"]]
-    assert [row["router, ms"] for row in without] == [0, 0]
-    assert [row["encoding the question, ms"] > 0 for row in without] == [False, True]
-
-
 def test_storage_adds_up_to_the_files_on_disk(done):
     (rows,) = done.found["storage"]["tables"].values()
     size = {row["what"]: row["bytes"] for row in rows}
@@ -309,8 +225,6 @@ def test_storage_adds_up_to_the_files_on_disk(done):
     for level in LEVELS:
         files = (folder / "embeddings" / f"level_{level}").rglob("*.npy")
         assert size[f"vectors, level {level}"] == sum(file.stat().st_size for file in files) > 0
-        for name in VECTOR_STORES:
-            assert size[f"{name.capitalize()} collection, level {level} (blocks on disk)"] > 0
     files = (folder / "bm25" / "level_1").rglob("counts*")
     assert size["term counts of level 1"] == sum(file.stat().st_size for file in files) > 0
     documents = [done.store.read("documents", corpus) for corpus in done.settings.corpora]
@@ -521,51 +435,163 @@ def test_order_and_files_of_encoders_make_retrievers_out_of_date(done, tmp_path)
     assert first != options({"a": asked})
 
 
-def test_chunks_of_another_encoder_are_encoded_whole_unless_told_otherwise(done):
-    tools = Tools(done.settings)
-    corpora = Corpora.open(tools.store.read, done.settings, list(done.settings.corpora))
-    lab = SimpleNamespace(progress=lambda total, what: nullcontext(lambda n: None))
-    seen = []
+# The frame of the experiments: made on demand, kept cell by cell, told as one page
 
-    def encode(texts):
-        seen.extend(texts)
-        return np.ones((len(texts), 2), np.float16)
 
-    for levels, level in ((None, 2), ("pooled", 1)):
-        chosen = RetrieverEncoderSettings.model_validate({"levels": levels} if levels else {})
-        retrievers.OtherVectors(corpora, chosen, encode, lab).of(0, 2)
-        assert len(seen) == corpora.layouts[0].count(level)
-        seen.clear()
+KEY = f"{PREFIX}k_r"
+
+
+def made_alone(project, materialise_project, values):
+    """Does `k_r` with these values; returns how many cells were made."""
+    import yaml
+
+    raw = yaml.safe_load(project.config.read_text(encoding="utf-8"))
+    raw["experiments"] = {"k_r": values}
+    project.config.write_text(yaml.safe_dump(raw, sort_keys=False), encoding="utf-8")
+    settings = config.load(project.config)
+    recipes = plan.graph(settings)
+    report = materialise_project(settings, select=plan.needed(recipes, [KEY]))
+    assert report.failures == []
+    assert {step["asset"] for step in report.steps} <= {KEY}, "nothing else was stale"
+    (step,) = report.steps
+    return step["recomputed"].get("cells", 0)
+
+
+def test_mog_run_and_automation_make_no_experiment(sample_project):
+    recipes = plan.graph(sample_project.settings)
+    keys = [key for key in recipes if key.startswith(PREFIX)]
+    assert keys == [f"{PREFIX}{experiment.name}" for experiment in offered(sample_project.settings)] and KEY in keys
+    store = Store(sample_project.home)
+    assert not any(store.find(key) for key in keys)
+    assert not set(keys) & {step["asset"] for step in sample_project.report.steps}
+    assert all(automation._condition(recipes[key], recipes, Names()) is None for key in keys)
+    definitions = automation.build(sample_project.settings)
+    nightly = definitions.resolve_job_def("evaluate").asset_layer.selected_asset_keys
+    on_demand = definitions.resolve_job_def("experiments").asset_layer.selected_asset_keys
+    assert {"/".join(key.path) for key in on_demand} == set(keys)
+    assert not nightly & on_demand
+
+
+def test_a_further_value_costs_one_cell_and_a_repeated_one_none(copied_project, materialise_project):
+    assert made_alone(copied_project, materialise_project, [3, 8]) == 2
+    assert made_alone(copied_project, materialise_project, [3, 8, 16]) == 1
+    assert made_alone(copied_project, materialise_project, [3, 16]) == 0
 
 
 @pytest.mark.full
-def test_cells_of_an_interrupted_experiment_are_not_made_again(done, materialise_project, monkeypatch):
-    chosen = done.settings.experiments.model_copy(update={"k_r": [3, 8, 16]})
-    settings = done.settings.model_copy(update={"experiments": chosen})
-    folder = done.store.folder("experiments/k_r")
-    before = set(folder.glob("samples_k_r*"))
-    assert len(before) == 2
+def test_cells_of_an_interrupted_experiment_are_kept(copied_project, materialise_project, monkeypatch):
+    from mog_assets.papers.mix_of_granularity.ranker import Ranker
 
-    def stops(*_):
-        raise RuntimeError("stopped after the last cell")
+    weighted, asked = Ranker.weighted, []
 
-    with monkeypatch.context() as patch:
-        patch.setattr(granularity, "score_rows", stops)
-        report = do(settings, materialise_project, "k_r")
-    assert "stopped after the last cell" in report.failures[0]
-    made = set(folder.glob("samples_k_r*"))
-    assert before < made and len(made) == 3
-    report = do(settings, materialise_project, "k_r")
-    assert report.failures == []
-    (step,) = [step for step in report.steps if step["asset"] == "experiments/k_r"]
-    assert step["seconds"] > 0 and "cells" not in step["recomputed"]
-    assert set(folder.glob("samples_k_r*")) == made
+    def failing(self, *arguments):
+        asked.append(self.k_r)
+        if self.k_r == 16:
+            raise KeyboardInterrupt
+        return weighted(self, *arguments)
+
+    monkeypatch.setattr(Ranker, "weighted", failing)
+    with pytest.raises(BaseException):  # noqa: B017  # however Dagster hands the interrupt on
+        made_alone(copied_project, materialise_project, [3, 8, 16])
+    assert asked == [3, 8, 16]
+    assert Store(copied_project.home).find(KEY) is None
+    monkeypatch.setattr(Ranker, "weighted", weighted)
+    assert made_alone(copied_project, materialise_project, [3, 8, 16]) == 1
 
 
-def test_first_run_made_every_cell(done):
-    made = {step["asset"]: step["recomputed"].get("cells", 0) for step in done.report.steps}
-    assert made["experiments/k_r"] == 2
-    assert made["experiments/retrievers"] == 12
-    # Similarities, routers and rankings.
-    assert made["experiments/soft-labels"] == 3 * 3
-    assert made["experiments/time"] == 1
+def test_mog_experiment_lists_does_and_tells(copied_project):
+    listed = json.loads(called("experiment", "--json", "--config", copied_project.config).stdout)
+    assert {row["name"]: row["state"] for row in listed}["k_r"] == "never done"
+    shown = called("experiment", "k_r", "--config", copied_project.config)
+    assert shown.exit_code == 0 and "k_r = 32" in shown.stdout and "figure 5" in shown.stdout
+    listed = json.loads(called("experiment", "--json", "--config", copied_project.config).stdout)
+    assert {row["name"]: row["state"] for row in listed}["k_r"] == "up to date"
+    to = copied_project.folder / "docs" / "results.md"
+    assert called("results", copied_project.config, "--to", to).exit_code == 0
+    page = to.read_text(encoding="utf-8")
+    told = json.loads(called("experiment", "k_r", "--json", "--config", copied_project.config).stdout)[0]
+    for rows in told["tables"].values():
+        for row in rows:
+            assert row["ER"] in page
+    assert all(claim["because"] in page for claim in told["claims"]) and told["claims"]
+
+
+def test_experiment_that_can_ask_nothing_says_so_and_fails_nothing(copied_project):
+    (asked,) = [found for found in offered(copied_project.settings) if found.name == "router"]
+
+    def run(lab):
+        raise NothingToMeasure("no question")
+
+    tools, recipes = Tools(copied_project.settings), plan.graph(copied_project.settings)
+    recipe = replace(recipes[f"{PREFIX}router"], build=partial(build_experiment, replace(asked, run=run)))
+    assert materialise(recipe, None, tools, recipes).built
+    assert findings(tools.store, "router").tables == {"questions": [{"asked": "none", "because": "no question"}]}
+
+
+def test_unknown_experiment_is_named(sample_project):
+    found = called("experiment", "kr", "--config", sample_project.config)
+    assert found.exit_code == 2 and "k_r" in found.stderr and "'kr'" in found.stderr
+
+
+@pytest.mark.full
+def test_results_are_not_told_of_another_configuration(copied_project):
+    import yaml
+
+    config = copied_project.config
+    assert called("experiment", "router", "--config", config).exit_code == 0
+    assert called("results", config).exit_code == 0
+    raw = yaml.safe_load(copied_project.config.read_text(encoding="utf-8"))
+    copied_project.config.write_text(yaml.safe_dump(raw | {"seed": 7}, sort_keys=False), encoding="utf-8")
+    found = called("results", config)
+    assert found.exit_code == 1 and "mog experiment router" in found.stderr
+
+
+def alike_row(low, high):
+    return {"difference": (low + high) / 2, "difference_low": low, "difference_high": high, "p": 0.5, "documents": 100}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(-0.01, 0.02, "seen"), (0.001, 0.004, "seen"), (0.03, 0.05, "not seen"), (-0.3, -0.1, "not seen")]
+    + [(-0.3, 0.1, "undecided"), (0.01, 0.03, "undecided")],
+)
+def test_likeness_is_decided_by_the_interval_and_not_by_the_want_of_significance(low, high, verdict):
+    assert equivalence(alike_row(low, high)) == verdict
+    assert equivalence(alike_row(low, high) | {"documents": 5}) == "undecided"
+
+
+def test_better_is_seen_ruled_out_or_undecided():
+    assert greater(alike_row(0.01, 0.05) | {"p": 0.01}) == "seen"
+    assert greater(alike_row(-0.05, 0.01)) == "not seen"
+    assert greater(alike_row(-0.05, -0.01) | {"p": 0.01}) == "not seen"
+    assert greater(alike_row(-0.05, 0.2)) == "undecided"
+
+
+def test_tables_have_the_columns_of_every_row_and_make_no_link_or_picture():
+    lines = markdown.table([{"a": "![x](http://example.org/x.png)"}, {"a": "[0.1, 0.2]", "b": "y" * 9}], 5).splitlines()
+    assert lines[0] == "| a | b |" and lines[3] == "| [0.1… | yyyy… |"
+    assert "](" not in markdown.table([{"a": "![x](http://example.org/x.png)"}])
+    assert "![" not in markdown.table([{"a": "![x](http://example.org/x.png)"}])
+
+
+def test_results_without_experiments_say_what_to_do(sample_project):
+    found = called("results", sample_project.config)
+    assert found.exit_code == 1 and "mog experiment --all" in found.stderr
+
+
+def test_results_put_projects_side_by_side_and_break_out_of_no_cell():
+    def told(verdict):
+        claim = Claim("A paper, table 1", "More is better.", verdict, "by 3 | 4 <b>")
+        rows = [{"cell": "a | b", "ER": 0.5}, {"cell": "<script>"}]
+        return results.StoredFindings.of(
+            "x", "Title", "What?", {"seed": "0"}, Findings(tables={"T": rows}, claims=[claim])
+        )
+
+    projects = [results.ProjectResults("one", [told("seen")] * 2), results.ProjectResults("two", [told("not seen")])]
+    page = results.markdown(projects, "mog results one two")
+    line = next(line for line in page.splitlines() if line.startswith("| A paper, table 1"))
+    seen = "seen: by 3 \\| 4 &lt;b>"
+    assert line == f"| A paper, table 1 | More is better. | {seen}; {seen} | not {seen} |"
+    assert page.count("**one**: seed 0") == 1
+    assert "| a \\| b | 0.5 |" in page and "| &lt;script> |  |" in page and "<script" not in page
+    assert page.count("## Title") == 1 and page.count("**one: T**") == 2 and "**two: T**" in page

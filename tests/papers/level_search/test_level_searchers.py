@@ -1,14 +1,28 @@
 """Hits of several corpora and shards, the best of blocks of vectors, and fusion of searchers."""
 
+from collections import Counter
+
+import bm25s
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sharded import built, level_texts, opened, samples
 
+from mog_assets.build.tools import Tools
+from mog_assets.index.corpora import Corpora
+from mog_assets.index.encoding import pool
 from mog_assets.index.term_counts import TermCounts
+from mog_assets.papers.level_search import vectors as module
 from mog_assets.papers.level_search.bm25 import Bm25Index, statistics
 from mog_assets.papers.level_search.fusion import reciprocal_rank_fusion
+from mog_assets.papers.level_search.nearest import exactly_nearest
+from mog_assets.papers.level_search.search import counts
 from mog_assets.papers.level_search.searchers import Bm25Searcher, LevelMatches, keep_best
+from mog_assets.papers.level_search.vectors import LevelVectors, level_vectors
+from mog_assets.resources.files import save_array
+from mog_assets.text.terms import tokenise
 
 
 def test_best_per_corpus_keeps_the_order():
@@ -106,7 +120,178 @@ def test_fusion_of_equal_scores_goes_to_the_smaller_number():
     assert things.tolist() == [9, 14]
 
 
-def test_fusion_of_nothing_is_nothing():
-    nothing = np.zeros(0, np.int64)
-    found = reciprocal_rank_fusion([(nothing, nothing), (nothing, nothing)])
-    assert [len(column) for column in found] == [0, 0, 0]
+# BM25 of the chunks of a level, and the counts of levels, from those of level 1
+
+
+def term_counts(chunks):
+    terms = sorted({term for chunk in chunks for term in chunk})
+    number = {term: i for i, term in enumerate(terms)}
+    rows = np.repeat(np.arange(len(chunks)), [len(chunk) for chunk in chunks])
+    columns = [number[term] for chunk in chunks for term in chunk]
+    matrix = sparse.csr_matrix((np.ones(len(rows), np.int32), (rows, columns)), (len(chunks), len(terms))).tocsc()
+    matrix.sort_indices()
+    return TermCounts(terms, matrix.indptr, matrix.indices, matrix.data, np.array([len(chunk) for chunk in chunks]))
+
+
+def random_chunks(n, seed, words=400):
+    rng = np.random.default_rng(seed)
+    chances = 1 / np.arange(1, words + 1)
+    chances /= chances.sum()
+    return [[f"w{i}" for i in rng.choice(words, rng.integers(20, 120), p=chances)] for _ in range(n)]
+
+
+@pytest.mark.parametrize(("k1", "b"), [(1.5, 0.75), (0.9, 0.4), (1.2, 0.0)])
+def test_scores_are_those_of_bm25s(k1, b):
+    chunks = random_chunks(200, 0)
+    queries = [chunk[:8] for chunk in random_chunks(20, 1)]
+    counts = term_counts(chunks)
+    found, scores = Bm25Index(counts, statistics([counts]), k1, b).search(queries, 200)
+    reference = bm25s.BM25(method="lucene", k1=k1, b=b)
+    reference.index(chunks, show_progress=False)
+    for query, row, values in zip(queries, found, scores, strict=True):
+        expected = reference.get_scores([term for term in query if term in set(counts.terms)])
+        row, values = row[row >= 0], values[row >= 0]
+        assert set(row) == set(np.flatnonzero(expected > 0))
+        np.testing.assert_allclose(values, expected[row], rtol=1e-4)
+        assert (np.diff(values) <= 0).all()
+
+
+def test_batches_and_single_questions_agree():
+    counts = term_counts(random_chunks(500, 2))
+    queries = [chunk[:10] for chunk in random_chunks(80, 3)]
+    queries[5], queries[6] = [], ["unseen"]
+    index = Bm25Index(counts, statistics([counts]), 1.5, 0.75)
+    chunks, scores = index.search(queries, 10)
+    for row, query in enumerate(queries):
+        one, values = index.search([query], 10)
+        np.testing.assert_array_equal(one[0], chunks[row])
+        np.testing.assert_allclose(values[0], scores[row], rtol=1e-5)
+    assert (chunks[5:7] == -1).all()
+    assert (scores[5:7] == 0).all()
+
+
+@pytest.mark.parametrize("questions", [1, 70])
+def test_equal_scores_go_to_the_smaller_chunk(questions):
+    counts = term_counts([["x", "y"], ["a", "b"], ["a", "c"], ["a", "d"], ["z", "z"]])
+    found, scores = Bm25Index(counts, statistics([counts]), 1.5, 0.75).search([["a"]] * questions, 4)
+    assert found.tolist() == [[1, 2, 3, -1]] * questions
+    assert (scores[:, 3] == 0).all()
+
+
+# Counts of levels
+
+
+@pytest.fixture(scope="module")
+def in_shards(tmp_path_factory):
+    """The sample corpora up to their BM25 counts, in many shards."""
+    return opened(built(samples(), tmp_path_factory.mktemp("shards"), 8))
+
+
+@pytest.mark.parametrize("level", [1, 2, 3, 5])
+def test_counts_of_a_level_are_those_of_its_texts(in_shards, level):
+    texts = level_texts(in_shards, level)
+    ids, terms = tokenise(texts)
+    rows = [row for part in counts(in_shards, level) for row in held_by(part)]
+    assert len(rows) == len(texts) == in_shards.layout.count(level)
+    assert rows == [Counter(terms[i] for i in row) for row in ids]
+    lengths = np.concatenate([part.lengths for part in counts(in_shards, level)])
+    assert lengths.tolist() == [len(row) for row in ids]
+
+
+def held_by(part):
+    """The terms of every chunk, and how often it has each."""
+    matrix = sparse.csc_matrix((part.counts, part.indices, part.indptr), (len(part.lengths), len(part.terms))).tocsr()
+    assert (matrix.data > 0).all()
+    for row in matrix:
+        yield Counter({part.terms[i]: int(n) for i, n in zip(row.indices, row.data, strict=True)})
+
+
+# Vectors of levels, pooled from those of level 1, and the nearest by products with all of them
+
+
+@pytest.fixture(scope="module")
+def corpora(sample_project):
+    tools = Tools(sample_project.settings)
+    return Corpora.open(tools.store.read, sample_project.settings, list(sample_project.settings.corpora))
+
+
+def anew(corpora):
+    """The same, of which nothing is known yet."""
+    return Corpora.open(corpora.read, corpora.settings, corpora.names)
+
+
+def questions(number, size=384):
+    rows = np.random.default_rng(number).normal(size=(number, size)).astype(np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def products(table, given):
+    """Products with all vectors."""
+    return np.concatenate([of_block for _, of_block in table.product_blocks(given)], axis=1)
+
+
+@pytest.mark.parametrize("level", [2, 3, 5])
+def test_pooled_vectors_are_the_same_bits_whichever_are_asked_for(corpora, level):
+    table = level_vectors(anew(corpora), level)
+    expected = pool(np.array(list(corpora.vectors)), corpora.layout, level)
+    rows = np.random.default_rng(0).permutation(len(table))
+    for every in (np.array(list(table)), np.concatenate(list(table.blocks))):
+        np.testing.assert_array_equal(every, expected)
+    np.testing.assert_array_equal(table.rows(rows), expected[rows])
+    np.testing.assert_array_equal(table.rows(rows[:1]), expected[rows[:1]])
+
+
+@pytest.mark.parametrize("asked", [1, 12])
+def test_large_tables_stay_on_disk_and_give_the_same_products(tmp_path, monkeypatch, asked):
+    rng = np.random.default_rng(0)
+    paths = [tmp_path / f"{i}.npy" for i in range(3)]
+    for path, rows in zip(paths, (5, 0, 9), strict=True):
+        save_array(path, rng.normal(size=(rows, 16)).astype(np.float16))
+    given = rng.normal(size=(asked, 16)).astype(np.float32)
+    expected = products(LevelVectors(paths), given)
+    monkeypatch.setattr(module, "_KEPT_BYTES", 100)
+    monkeypatch.setattr(module, "_BLOCK_BYTES", 0)
+    table = LevelVectors(paths)
+    assert table.widest == 9
+    filled = [block for block in table.blocks if len(block)]
+    assert all(np.shares_memory(block, table.parts[i]) for i, block in zip((0, 2), filled, strict=True))
+    np.testing.assert_allclose(products(table, given), expected, atol=2e-2)
+    monkeypatch.setattr(module, "_UNPACKED_AT_ONCE", 4)
+    np.testing.assert_allclose(products(table, given), expected, atol=1e-5)
+    assert [first for first, _ in table.product_blocks(given)] == [0, 5]
+
+
+@pytest.mark.parametrize(("level", "k"), [(1, 7), (3, 50), (5, 1000)])
+def test_exact_search_finds_the_greatest_of_all_products(corpora, level, k):
+    given = questions(11)
+    vectors = np.array(list(level_vectors(corpora, level)), np.float32)
+    starts = [*corpora.starts(level).tolist(), len(vectors)]
+    found = exactly_nearest(corpora, given, level, k)
+    assert len(found) == len(corpora.names)
+    for (chunks, scores), first, last in zip(found, starts, starts[1:], strict=False):
+        products = given @ vectors[first:last].T
+        held = min(k, last - first)
+        for row, own, values in zip(products, chunks, scores, strict=True):
+            # Two vectors may differ by less than their products are rounded.
+            np.testing.assert_allclose(values[:held], np.sort(row)[::-1][:held], atol=1e-5)
+            np.testing.assert_allclose(row[own[:held]], values[:held], atol=1e-5)
+            assert len(set(own[:held].tolist())) == held
+            assert (own[held:] == -1).all() and (values[held:] == 0).all()
+
+
+@pytest.mark.parametrize("asked", [1, 12])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_exact_search_does_not_depend_on_the_blocks_of_vectors(corpora, monkeypatch, asked, grouped):
+    corpora = anew(corpora)
+    rng = np.random.default_rng(asked)
+    given = questions(asked)
+    sizes = [layout.count(1) for layout in corpora.layouts]
+    topics = [rng.integers(0, 3, size) for size in sizes]
+    groups = rng.integers(-1, 3, asked) if grouped else None
+    whole = exactly_nearest(corpora, given, 1, 9, groups, topics)
+    monkeypatch.setattr(module, "_BLOCK_BYTES", 0)
+    blocks = exactly_nearest(anew(corpora), given, 1, 9, groups, topics)
+    for (chunks, values), (expected, products) in zip(blocks, whole, strict=True):
+        np.testing.assert_allclose(values, products, atol=2e-2)
+        assert (chunks == expected).mean() > 0.9
+        assert ((chunks < 0) == (expected < 0)).all()

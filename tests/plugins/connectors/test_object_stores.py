@@ -14,7 +14,7 @@ from shared import ROOT, new_project, run_alone
 
 from mog_assets import config
 from mog_assets.build.tools import Tools
-from mog_assets.documents.sources import SOURCES, Source, _fault
+from mog_assets.documents.sources import _fault
 from mog_assets.resources.errors import ConfigError
 
 pytest.importorskip("s3fs", reason="the extra `s3` is not installed")
@@ -131,35 +131,6 @@ def test_no_credential_is_in_any_file_or_message(tmp_path, bucket, caplog):
 
 
 @pytest.mark.full
-def test_an_outage_changes_nothing_and_the_next_run_goes_on(tmp_path, bucket, requested, monkeypatch):
-    put(bucket, **{f"book{n}": f"Book {n}." for n in range(12)})
-    settings = project(tmp_path / "a").settings
-    reading, asked = SOURCES["s3"].read.func, []
-
-    def failing(scheme, address, name):
-        asked.append(name)
-        if name == "book7.md":
-            raise OSError("connection reset")
-        yield from reading(scheme, address, name)
-
-    broken = Source(SOURCES["s3"].items, lambda a, n: failing("s3", a, n), 1)
-    monkeypatch.setitem(SOURCES._values, "s3", broken)
-    failures = run_alone(settings, select=STAGES).failures
-    assert len(failures) == 1 and "to copy 'book7.md'" in failures[0] and "connection reset" in failures[0]
-    assert Tools(settings).store.find("documents", "books") is None
-    monkeypatch.undo()
-    copied = set(requested())
-    assert 0 < len(copied) < 12
-    for name, value in {"AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.meta.client.meta.endpoint_url)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    assert not run_alone(settings, select=STAGES).failures
-    assert documents(settings)[0] == 12
-    assert not copied & set(requested())
-
-
-@pytest.mark.full
 def test_a_killed_run_is_gone_on_with(tmp_path, bucket, requested):
     put(bucket, **{f"book{n}": f"Book {n}. " * 200 for n in range(40)})
     made = project(tmp_path / "a")
@@ -212,9 +183,7 @@ def test_a_bucket_that_does_not_know_who_calls_names_the_variables(tmp_path, buc
     ("address", "said", "named"),
     [
         ("s3://b", "An error occurred (InvalidAccessKeyId) when calling ListObjectsV2", "AWS_ACCESS_KEY_ID"),
-        ("s3://b", "An error occurred (SignatureDoesNotMatch)", "AWS_SECRET_ACCESS_KEY"),
         ("s3://b", "Access Denied.", "FSSPEC_S3_ANON=true"),
-        ("gs://b", "Anonymous caller does not have storage.objects.list access, 401", "GOOGLE_APPLICATION_CREDENTIALS"),
         ("az://b", "Must provide either a connection_string or account_name with credentials!!", "AZURE_STORAGE_"),
         ("s3://b", "The specified bucket does not exist", ""),
         ("memory://b", "Access Denied.", ""),

@@ -8,13 +8,12 @@ from urllib.parse import unquote
 import ir_measures
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
 from ir_measures import RR, R, nDCG
+from shared import called
 
 from mog_assets.build.tools import Tools
-from mog_assets.cli import main
 from mog_assets.evaluate.measures import evaluate
 from mog_assets.evaluate.runs import read_runs
 from mog_assets.plugins.exports.measures import file_names, retrieval_files, trec_qrels, trec_run, write_csv
@@ -27,7 +26,7 @@ WINDOWS = set('<>:"/\\|?*') | set(map(chr, range(32)))
 
 
 def exported(project, *arguments):
-    return CliRunner().invoke(main, ["export", *map(str, arguments), "--config", str(project.config)])
+    return called("export", *arguments, "--config", project.config)
 
 
 @pytest.fixture(scope="module")
@@ -118,11 +117,6 @@ def test_file_names_are_good_on_every_system_and_differ(wanted):
         assert text.isascii() and not set(text) & WINDOWS and " " not in text
         assert not text.startswith(".") and not text.endswith(".")
         assert text.split(".")[0].lower() not in ("con", "prn", "aux", "nul", "com1", "lpt1")
-
-
-def test_ordinary_method_names_stay_readable():
-    wanted = {"mog-paper+topics": "mog-paper+topics", "dense:fixed-2": "dense%3Afixed-2", "MedQA": "MedQA"}
-    assert file_names(wanted) == wanted
 
 
 # What others open
@@ -216,7 +210,7 @@ def test_a_project_without_answers_exports_what_there_is(copied_project):
 
 
 def test_scores_are_valid_json_where_nothing_was_compared(sample_project):
-    result = CliRunner().invoke(main, ["scores", "--json", "--answers", "--config", str(sample_project.config)])
+    result = called("scores", "--json", "--answers", "--config", sample_project.config)
     rows = json.loads(result.stdout, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     alone = [row for row in rows if row["method"] == "cot"]
     assert alone and all(row["difference"] is None and row["effect"] is None for row in alone)

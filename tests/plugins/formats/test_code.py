@@ -91,9 +91,3 @@ def test_hostile_code_is_read_or_skipped_with_a_reason(tmp_path, content):
     (tmp_path / "fine.txt").write_text("Fine.")
     reading = read_corpus(tmp_path, 1_000_000, limits=Limits(seconds=4))
     assert len(reading.used) + len(reading.skipped) == 2 and "fine.txt" in [used.id for used in reading.used]
-
-
-def test_code_that_is_not_utf8_is_read_in_the_encoding_that_is_named(tmp_path):
-    (tmp_path / "d.py").write_bytes("# 예약\n".encode("cp949"))
-    (document,) = read_corpus(tmp_path, limits=Limits(encoding="cp949")).documents
-    assert document.text.strip() == "# 예약" and '"encoding"' in document.metadata

@@ -7,7 +7,7 @@ import re
 from email.message import EmailMessage
 
 import pytest
-from read_files import LIMIT, document, headings, read, reasons
+from read_files import LIMIT, document, read, reasons
 
 from mog_assets.documents.memory import load_memory
 from mog_assets.documents.reading import read_corpus
@@ -61,14 +61,6 @@ PDF = 'Content-Type: application/pdf\nContent-Disposition: attachment; filename=
         (
             parts(
                 "alternative",
-                PLAIN + "水門は開きます。\n鍵は小屋です。",
-                PAGE + "<p>水門は開きます。鍵は小屋です。</p>",
-            ),
-            "水門は開きます。\n鍵は小屋です。",
-        ),
-        (
-            parts(
-                "alternative",
                 PLAIN + "Hello and bye.",
                 parts("mixed", PAGE + "<p>Hello</p>", PDF, PAGE + "<p>and bye.</p>", boundary="c"),
             ),
@@ -79,10 +71,6 @@ PDF = 'Content-Type: application/pdf\nContent-Disposition: attachment; filename=
             parts("mixed", PLAIN + "See below.", INNER.format("")),
             "See below.\n\nFrom: c@example.org\nSubject: Original\n\nThe key hangs in the shed.",
         ),
-        (
-            parts("digest", INNER.format('Content-Disposition: attachment; filename="o.eml"\n'), PDF),
-            "From: c@example.org\nSubject: Original\n\nThe key hangs in the shed.",
-        ),
         (parts("mixed", PDF), "Invoice 4711"),
         ("Content-Type: multipart/mixed\n\nNo parts, against the rules.", "No parts, against the rules."),
     ],
@@ -92,13 +80,6 @@ def test_all_texts_of_a_message_are_read_one_of_alternatives_and_what_is_forward
     read = document(tmp_path / "a", "letter.eml", letter)
     assert (read.title, read.text) == ("Invoice 4711", text)
     assert json.loads(read.metadata)["mog"].get("attachments not read", []) == ["plan.pdf"] * ("plan.pdf" in written)
-
-
-def test_a_message_without_plain_text_is_read_as_a_page(tmp_path):
-    letter = message(Subject="Eggs", From="a@example.org")
-    letter.set_content("<html><body><h2>Hens</h2><p>Five <b>eggs</b>.</p></body></html>", subtype="html")
-    read = document(tmp_path / "a", "letter.eml", letter.as_bytes())
-    assert read.text == "Hens\n\nFive eggs." and headings(read) == [(2, "Hens")]
 
 
 @pytest.mark.parametrize(

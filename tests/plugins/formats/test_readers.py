@@ -46,12 +46,6 @@ def under(document, words):
     return page_at(document.marks, offset), headings_at(document.marks, offset)
 
 
-def test_docling_that_is_not_installed_is_named(folder, monkeypatch):
-    monkeypatch.setattr("mog_assets.documents.formats.kinds.find_spec", lambda name: None)
-    with pytest.raises(MogError, match=r"reader: docling needs .* pip install 'mog-assets\[docling\]'"):
-        read_corpus(folder, limits=Limits(reader="docling"))
-
-
 def test_what_docling_finds_becomes_text_and_marks(monkeypatch):
     # In the shape of docling's API; the package itself is too large to install for tests.
     def item(label, text, page, **more):

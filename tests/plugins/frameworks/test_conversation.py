@@ -11,13 +11,10 @@ ONIONS = "When should onions stop being watered?"
     ("question", "language"),
     [
         ("How deep are they planted?", "en"),
-        ("And in autumn?", "en"),
         ("What about leeks?", "en"),
         ("Wie tief wird er gesetzt?", "de"),
-        ("Und im Herbst?", "de"),
         ("Quelle est leur couleur ?", "fr"),
         ("¿Cuál es su tamaño?", "es"),
-        ("它有多重？", "zh"),
         ("それはどこにありますか", "ja"),
     ],
 )
@@ -29,13 +26,10 @@ def test_a_question_that_names_its_subject_by_a_word_only_refers_back(question, 
     ("question", "language"),
     [
         ("Why do onions rot?", "en"),
-        ("Are there plants that climb?", "en"),
         ("How long can clubroot survive in a plot, and what can be done about it?", "en"),
         ("Gibt es in der Stadt ein Museum?", "de"),
-        ("月球离地球有多远？", "zh"),
         ("Сколько она весит?", "ru"),
         ("?", "en"),
-        ("", "ja"),
     ],
 )
 def test_a_question_that_names_its_subject_does_not(question, language):
@@ -55,7 +49,6 @@ def test_a_follow_up_stands_twice_around_the_words_of_the_last_question_that_sta
     ("language", "subject", "words"),
     [
         ("en", 'Is "AT&T" the maker of C++, or of git --amend?', "AT&T maker C++ git --amend"),
-        ("de", "Wo wird die Kartoffel gelagert?", "Kartoffel gelagert"),
         ("zh", "月球离地球有多远？", "月球离地球有多远"),
         ("en", "Is it there?", ""),
     ],

@@ -1,16 +1,15 @@
 """What `mog init` says of generated questions."""
 
-from click.testing import CliRunner
+from shared import called
 
 from mog_assets import config
-from mog_assets.cli import main
 
 
 def test_what_the_configuration_says_of_generated_questions_makes_them(tmp_path, monkeypatch):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("# Hens\n\nFive hens.\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    assert CliRunner().invoke(main, ["init", "docs"]).exit_code == 0
+    assert called("init", "docs").exit_code == 0
     text = (tmp_path / "mog.yaml").read_text(encoding="utf-8")
     head = text.split("# Further settings")[0]
     generated = "\n".join(

@@ -41,19 +41,6 @@ def test_equal_requests_of_a_batch_are_asked_once(server):
     assert llm.tally.calls == 2
 
 
-def test_many_are_resumed_from_what_is_there(server, tmp_path):
-    complete_many(client(tmp_path), [ask(f"topic {i}") for i in range(5)])
-    done = []
-    llm = client(tmp_path)
-    before = llm.tally
-    answers = complete_many(llm, [ask(f"topic {i}") for i in range(8)], done.append)
-    assert [a.cached for a in answers] == [True] * 5 + [False] * 3
-    assert sum(done) == 8
-    used = llm.tally - before
-    assert (used.calls, used.cached) == (3, 5)
-    assert set(server.asked.values()) == {1}
-
-
 def test_wrong_key_ends_a_batch_and_shows_no_key(server, tmp_path, caplog):
     # Some endpoints quote the key.
     server.script([status(401, f"wrong key {KEY}")] * 40)

@@ -15,19 +15,17 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from chat_server import ChatServer, refusal, status
-from click.testing import CliRunner
-from shared import ROOT, copy_folder
+from shared import ROOT, called, copy_folder
 
 from mog_assets import config
 from mog_assets.answer.replies import MAX_CHARS, Unparsable
 from mog_assets.build import plan
 from mog_assets.build.materialising import is_fresh, materialise
 from mog_assets.build.tools import Tools
-from mog_assets.cli import main
 from mog_assets.plugins.generated_questions import filters
-from mog_assets.plugins.generated_questions.candidates import Candidate, read_asked
+from mog_assets.plugins.generated_questions.candidates import Candidate
 from mog_assets.plugins.generated_questions.leads import leads_back
-from mog_assets.plugins.generated_questions.model import NothingToAsk, WrittenQuestion, request, written
+from mog_assets.plugins.generated_questions.model import WrittenQuestion, request, written
 from mog_assets.plugins.generated_questions.settings import GenerationSettings
 from mog_assets.plugins.generated_questions.windows import BREADTHS, Extract, sample_documents, windows
 from mog_assets.questions.sets import load_questions
@@ -262,31 +260,19 @@ def test_only_changed_documents_are_asked_for_and_the_result_equals_one_made_ane
 def test_what_an_endpoint_that_is_down_missed_is_asked_when_it_is_up(project, server):
     for missed in ("fox", "owl", "seal"):
         server.script([status(503)], of=f"The {missed} is")
-    outcome = project.build()
-    assert len(project.questions) == len(FOODS) - len(FAULTS) - 1 - 3
-    assert outcome.artefact.manifest.counts["open"] == 3
-    (fault,) = outcome.faults.values()
-    assert re.match(r"3 of 28 requests have no answer yet \(documents: 3\); .*did not answer", fault)
-    assert outcome.artefact.shown()["not answered yet"] == fault
-    assert not project.fresh
-    before = len(server.calls)
-    outcome = project.build()
-    assert len(server.calls) == before + 3 and outcome.faults == {} and project.fresh
-    assert len(project.questions) == len(FOODS) - len(FAULTS) - 1
-
-
-def test_a_run_says_what_is_missing_and_tries_again(project, server):
-    server.script([status(503)], of="The fox is")
     command = ["run", "--select", KEY, "--config", str(project.folder / "mog.yaml")]
-    first = CliRunner().invoke(main, command)
+    first = called(*command)
     assert first.exit_code == 0, first.output
     said = " ".join(first.stdout.split())
-    assert f"{KEY} of corpus wild: 1 of 28 requests have no answer yet (documents: 1); the next `mog run`" in said
-    assert "27 requests answered" in said
-    second = CliRunner().invoke(main, command)
+    assert f"{KEY} of corpus wild: 3 of 28 requests have no answer yet (documents: 3); the next `mog run`" in said
+    assert len(project.questions) == len(FOODS) - len(FAULTS) - 1 - 3
+    assert project.stored.manifest.counts["open"] == 3
+    assert re.search("did not answer", project.stored.shown()["not answered yet"]) and not project.fresh
+    second = called(*command)
     assert second.exit_code == 0 and "no answer yet" not in second.stdout
-    assert len(server.calls) == len(FOODS) + 1 and "fox" in project.questions
-    assert "nothing was recomputed" in CliRunner().invoke(main, command).stdout
+    assert len(server.calls) == len(FOODS) + 3 and project.fresh
+    assert len(project.questions) == len(FOODS) - len(FAULTS) - 1
+    assert "nothing was recomputed" in called(*command).stdout
 
 
 def test_an_endpoint_that_answers_nothing_is_not_asked_for_everything(project, server):
@@ -299,16 +285,6 @@ def test_an_endpoint_that_answers_nothing_is_not_asked_for_everything(project, s
     assert project.questions == {} and project.stored.manifest.counts["questions"] == 0
     server.unscript()
     assert project.build().faults == {} and len(server.calls) == 64 + 70
-
-
-def test_a_refusal_is_paid_for_once(project, server):
-    server.script([refusal("No.")] * 2)
-    project.build()
-    assert list(project.dropped.values()).count(filters.REFUSED) == 2
-    before = len(server.calls)
-    project.write({**project.documents(), "badger": text_of("badger", "roots")})
-    project.build()
-    assert len(server.calls) == before + 1
 
 
 def test_a_budget_stops_the_questions_and_a_higher_one_continues(project, server):
@@ -359,17 +335,16 @@ def test_a_run_that_is_killed_while_it_asks_pays_nothing_twice(project, server):
     assert len(server.delivered) == len(FOODS)
 
 
-@pytest.mark.parametrize("file", ["bucket", "asked", "dropped"])
-def test_damage_is_named_and_mended_without_paying(project, server, file):
+def test_damage_is_named_and_mended_without_paying(project, server):
     project.build()
     before, asked = project.stored.manifest.version, len(server.calls)
     stored = project.stored
-    path = stored.path(stored.names(file)[0])
+    path = stored.path(stored.names("asked")[0])
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     (fault,) = project.tools.store.verify(stored)
-    assert f"{KEY} of corpus wild: {file}" in fault
+    assert f"{KEY} of corpus wild: asked" in fault
     assert project.build().built and project.stored.manifest.version == before
     assert project.tools.store.verify(project.stored) == [] and len(server.calls) == asked
 
@@ -435,17 +410,6 @@ def test_windows_are_whole_sentences_of_bounded_size_from_all_over_the_document(
     assert len(one.text) == BREADTHS["sentence"].window
 
 
-@pytest.mark.parametrize(("styles", "breadths"), [(2, 3), (3, 3), (1, 2), (4, 1)])
-def test_every_style_meets_every_breadth(styles, breadths):
-    settings = GenerationSettings(
-        styles=[f"style {i}" for i in range(styles)],
-        breadths=list(BREADTHS)[:breadths],
-        per_document=styles * breadths,
-    )
-    pairs = [(w.style, w.breadth) for w in windows("d", "", LONG, settings, 0)]
-    assert len(set(pairs)) == len(pairs) == styles * breadths
-
-
 # Requests and replies
 
 
@@ -469,10 +433,7 @@ GOOD = {"question": "What eats voles?", "answer": "The fox.", "quote": "The fox 
     "text",
     [
         json.dumps(GOOD),
-        f"```json\n{json.dumps(GOOD, indent=2)}\n```",
         f"<think>{{}} hm</think>Sure! {json.dumps(GOOD)} Shall I go on?",
-        f"{json.dumps(GOOD)}\n{json.dumps(GOOD)}",
-        json.dumps([GOOD]),
         json.dumps({**GOOD, "quote": ["The fox eats\nvoles.", "The fox eats voles."], "note": 1}),
     ],
 )
@@ -485,14 +446,8 @@ def test_a_question_is_read_whatever_stands_around_it(text):
     [
         "",
         "What eats voles?",
-        json.dumps(GOOD)[:-5],
         json.dumps({**GOOD, "question": " "}),
-        json.dumps({**GOOD, "question": ["What eats voles?"]}),
-        json.dumps({**GOOD, "answer": None}),
-        json.dumps({"question": "What eats voles?", "quote": "The fox"}),
-        json.dumps({**GOOD, "quote": []}),
         json.dumps({**GOOD, "quote": ["a", 1]}),
-        json.dumps({**GOOD, "quote": list("abcde")}),
         json.dumps(GOOD) + json.dumps({**GOOD, "question": "What else?"}),
         json.dumps(GOOD) + " " * MAX_CHARS,
     ],
@@ -500,11 +455,6 @@ def test_a_question_is_read_whatever_stands_around_it(text):
 def test_a_question_is_never_guessed(text):
     with pytest.raises(Unparsable):
         written(text)
-
-
-def test_a_model_may_have_nothing_to_ask():
-    with pytest.raises(NothingToAsk):
-        written('The text is a table of contents. {"question": null}')
 
 
 # Filters
@@ -535,12 +485,9 @@ def test_a_quote_is_found_up_to_white_space_and_case():
 @pytest.mark.parametrize(
     ("kept", "lost", "reason"),
     [
-        ({"question": "Fox food?"}, {"question": "Foxes? 12"}, filters.TOO_SHORT),
         ({"quotes": ["The owl eats mice"]}, {"quotes": ["the fox is"]}, filters.TOO_SHORT),
         ({"question": "fox " * 100}, {"question": "fox " * 100 + "x"}, filters.TOO_LONG),
-        ({"answer": "x" * 1000}, {"answer": "x" * 1001}, filters.TOO_LONG),
         ({}, {"quotes": ["The owl eats mice." + " " * 600]}, filters.TOO_LONG),
-        ({}, {"quotes": ["the fox eats moles."]}, filters.NO_QUOTE),
         ({}, {"quotes": ["the fox eats voles.", "The owl eats bats."]}, filters.NO_QUOTE),
         (
             {"question": "Is it that the fox eats?"},
@@ -562,27 +509,16 @@ def test_every_filter_keeps_and_drops(kept, lost, reason):
 NAMING = [
     "What does the text say about foxes?",
     "According to the author, what do foxes eat?",
-    "Which animals are named in this document?",
-    "What is said in the passage above?",
     "What does the following section explain?",
-    "Which dates does the article mention?",
     "Was steht im Text über Otter?",
-    "Welche Tiere nennt dieser Abschnitt?",
-    "Was frisst der Fuchs laut dem Autor?",
     "Que dit le texte sur les renards ?",
-    "Selon l'auteur, que mange le renard ?",
     "D’après le document, où vit-il ?",
 ]
 NOT_NAMING = [
     "How long is a text message?",
-    "What does the text message say?",
     "How do I sign the document?",
-    "What did the author of Hamlet eat?",
     "Which passages of the Alps are open in winter?",
-    "What does article 5 forbid?",
     "Wann wird das Dokument gültig?",
-    "Wie schreibt man einen guten Text?",
-    "Comment signer le document ?",
     "Où se trouve le passage couvert ?",
 ]
 
@@ -628,8 +564,6 @@ def test_generation_without_questions_to_train_on_is_part_of_no_other_project(in
     ("values", "message"),
     [
         ({"generation": {"by": "keywords"}}, "generation.by: expected a known key"),
-        ({"generation": {"style": ["x"]}}, "generation.style: .*did you mean 'styles'"),
-        ({"generation": {"styles": [" "]}}, "generation.styles.0: expected words on one line"),
         ({"generation": {"corpora": ["tame"]}}, "generation.corpora: expected names of corpora"),
         (
             {
@@ -646,10 +580,3 @@ def test_a_wrong_setting_names_what_was_expected(values, message):
         config.parse(
             {"home": "/tmp/home", "corpora": {"wild": {"path": "wild.jsonl"}}, **values}, Path("/tmp/mog.yaml")
         )
-
-
-def test_requests_are_stored_with_their_answers(project):
-    stored = project.build().artefact
-    rows = read_asked(stored.path(name) for name in stored.names("asked"))
-    assert len(rows) == len(FOODS) and {row.state for row in rows.values()} == {"answered"}
-    assert {row.document for row in rows.values()} == FOODS.keys()

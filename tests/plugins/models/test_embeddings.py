@@ -10,6 +10,7 @@ from email.utils import formatdate
 import numpy as np
 import pytest
 from embedding_server import SIZE, EmbeddingServer, vector
+from served import ran
 
 from mog_assets.config import load
 from mog_assets.plugins.models.reranker import Reranker
@@ -109,6 +110,9 @@ def test_a_request_has_no_more_texts_or_tokens_than_it_may():
         # 8 tokens of four characters are sent of a text; nothing is no text.
         assert {len(text) for text in server.texts} == {32, 1} and " " in server.texts
         assert max(len(body["input"]) for body in server.bodies) <= 4
+    with EmbeddingServer("cohere") as server:
+        encoder(server).encode([f"t{i}" for i in range(200)])
+        assert max(len(body["texts"]) for body in server.bodies) == 96
 
 
 @pytest.mark.parametrize(
@@ -329,20 +333,14 @@ def test_a_text_without_a_vector_is_counted_named_and_found_by_its_words_and_an_
     for name, text in texts.items():
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
 
-    def mog(*arguments):
-        command = [sys.executable, "-m", "mog_assets.cli", *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
     def documents(method, question):
-        return [row["document"] for row in json.loads(mog("search", question, "--method", method, "--json"))]
+        return [row["document"] for row in json.loads(ran(tmp_path, "search", question, "--method", method, "--json"))]
 
     def built(home):
         encoder = {"model": "m-1", "endpoint": {"url": server.url}}
         settings = {"corpora": {"c": {"path": "docs"}}, "encoder": encoder, "levels": 2, "home": home}
         (tmp_path / "mog.yaml").write_text(json.dumps(settings), encoding="utf-8")
-        said = mog("run", "--select", "embeddings/level_2") + mog("run")
+        said = ran(tmp_path, "run", "--select", "embeddings/level_2") + ran(tmp_path, "run")
         store = Store(tmp_path / home)
         files = {}
         for key in ("embeddings/level_1", "embeddings/level_2"):
@@ -354,7 +352,7 @@ def test_a_text_without_a_vector_is_counted_named_and_found_by_its_words_and_an_
         server.bad["poisoned"] = "null"
         said, _ = built("home")
         assert "embeddings/level_1 of corpus c: 1 of 3 texts have no vector" in said and "odd.txt (0–26)" in said
-        assert json.loads(mog("documents", "--json"))[0]["texts without vector"] == 1
+        assert json.loads(ran(tmp_path, "documents", "--json"))[0]["texts without vector"] == 1
         assert documents("fused", "What is zinc?")[0] == "odd.txt"
         for method in ("dense-1", "dense-2"):
             # What points the other way is no candidate.
@@ -365,16 +363,42 @@ def test_a_text_without_a_vector_is_counted_named_and_found_by_its_words_and_an_
         assert edited == rebuilt
 
 
-@pytest.mark.parametrize(("header", "seconds"), [("12", 12), ("0.5", 0.5), ("-3", 0)])
-def test_retry_after_in_seconds_is_read(header, seconds):
-    assert retry_after(header) == seconds
+@pytest.mark.full
+def test_a_project_is_built_and_searched_with_a_served_model_and_another_model_replaces_all_its_vectors(tmp_path):
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for name, text in (("garlic", "Plant garlic cloves three inches deep."), ("stars", "Stars are hot balls of gas.")):
+        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+
+    def configure(model):
+        encoder = {"model": model, "endpoint": {"form": "cohere", "url": server.url}}
+        settings = {"corpora": {"c": {"path": "docs"}}, "encoder": encoder, "levels": 2, "home": "home"}
+        (tmp_path / "mog.yaml").write_text(json.dumps(settings), encoding="utf-8")
+
+    with EmbeddingServer("cohere") as server:
+        configure("m-1")
+        ran(tmp_path, "run")
+        passages = json.loads(ran(tmp_path, "search", "How deep are garlic cloves?", "--method", "dense-1", "--json"))
+        assert "garlic" in json.dumps(passages[0])
+        assert [b["texts"] for b in server.bodies if b["input_type"] == "search_query"][-1] == [
+            "How deep are garlic cloves?"
+        ]
+        asked = len(server.bodies)
+        ran(tmp_path, "run")
+        assert len(server.bodies) == asked
+        configure("m-2")
+        ran(tmp_path, "run")
+        texts = {
+            model: {t for b in server.bodies if b["model"] == model for t in b["texts"]} for model in ("m-1", "m-2")
+        }
+        assert texts["m-2"] == {t for t in texts["m-1"] if t != "How deep are garlic cloves?"}
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
 
 
-def test_retry_after_as_a_date_is_read():
+def test_retry_after_is_read_as_seconds_or_a_date_or_not_at_all():
+    assert [retry_after(header) for header in ("12", "0.5", "-3")] == [12, 0.5, 0]
     assert 3500 <= retry_after(formatdate(time.time() + 3600, usegmt=True)) <= 3600
     assert retry_after(formatdate(time.time() - 3600, usegmt=True)) == 0
-
-
-@pytest.mark.parametrize("header", [None, "", "soon", "nan", "inf", "Mon, 99 Foo 99999999 00:00:00 GMT"])
-def test_retry_after_that_says_nothing_is_none(header):
-    assert retry_after(header) is None
+    for header in (None, "", "soon", "nan", "inf", "Mon, 99 Foo 99999999 00:00:00 GMT"):
+        assert retry_after(header) is None

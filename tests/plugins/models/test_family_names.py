@@ -21,15 +21,12 @@ def tiny(tmp_path_factory):
     ("name", "query", "passage", "pooling"),
     [
         ("multilingual-e5-base", "query: ", "passage: ", "mean"),
-        ("e5-small-v2", "query: ", "passage: ", "mean"),
         ("bge-small-en-v1.5", SEARCH, "", "cls"),
         ("bge-m3", "", "", "cls"),
         ("snowflake-arctic-embed-m-v2.0", "query: ", "", "cls"),
-        ("snowflake-arctic-embed-s", SEARCH, "", "cls"),
         ("nomic-embed-text-v1.5", "search_query: ", "search_document: ", "mean"),
         ("gte-base", "", "", "mean"),
         ("gte-multilingual-base", "", "", "cls"),
-        ("all-mpnet-base-v2", "", "", "mean"),
     ],
 )
 def test_a_family_is_used_as_its_card_says(tiny, tmp_path, name, query, passage, pooling):

@@ -2,14 +2,18 @@
 
 import json
 
+import jsonschema
 import pytest
 import yaml
-from click.testing import CliRunner
+from documentation import blocks
 from fastapi.testclient import TestClient
+from pages_server import nobody  # noqa: F401 (a fixture)
+from shared import ROOT, called
 
 import mog_assets
-from mog_assets.cli import main
-from mog_assets.plugins.permissions.rules import hashed
+from mog_assets.cli.findings import run_check
+from mog_assets.plugins.permissions import findings
+from mog_assets.plugins.permissions.rules import PermissionSettings, hashed
 from mog_assets.registry import AUTHORIZERS
 from mog_assets.resources.errors import ConfigError, NotAllowed
 from mog_assets.serve import http
@@ -42,9 +46,54 @@ def test_everybody_sees_their_own(tmp_path, make_project, materialise_project, w
         answer = client.post("/v1/search", json={"question": "hens", "k": 9}).json()
         assert {passage["corpus"] for passage in answer["passages"]} == {"open"}
     monkeypatch.chdir(tmp_path)
-    printed = json.loads(CliRunner().invoke(main, ["permissions", "--json"]).output)
+    printed = json.loads(called("permissions", "--json").output)
     counts = {row.pop("principal"): row for row in printed}
     assert counts["ann"] == {"open": 2, "closed": 0} and counts["bob"] == counts["*"] == {"open": 2, "closed": 1}
     monkeypatch.setitem(AUTHORIZERS._values, "other", lambda settings: object())
     with pytest.raises(ConfigError, match="expected one that says who may see what, got permissions and other"):
         mog_assets.open(made.settings)
+
+
+# The page
+
+
+def test_every_file_of_rules_on_a_page_is_one_and_meets_the_schema():
+    schema, shown = jsonschema.Draft202012Validator(PermissionSettings.model_json_schema()), 0
+    for page in (ROOT / "docs").glob("*.md"):
+        for body in blocks(page, "yaml"):
+            if not body.startswith("# access.yaml"):
+                continue
+            raw, shown = yaml.safe_load(body), shown + 1
+            assert list(schema.iter_errors(raw)) == [], page
+            for principal in raw.get("principals", {}).values():
+                # Shortened on the page.
+                assert principal["key"].startswith("sha256:")
+                principal["key"] = hashed("a key")
+            assert PermissionSettings.model_validate_json(json.dumps(raw), strict=True).rules
+    assert shown
+
+
+# What mog doctor says
+
+
+def test_rules_that_cannot_be_read_and_keys_that_are_not_there_are_problems(make_project, tmp_path, nobody):
+    project = make_project(tmp_path, {"corpora": {"notes": {"path": str(tmp_path / "notes")}}})
+    rules = tmp_path / "access.yaml"
+    settings = project.settings.model_copy(update={"permissions": rules})
+
+    def found(text):
+        rules.write_text(text, encoding="utf-8")
+        (finding,) = run_check("permissions", findings.permissions, settings)
+        return finding
+
+    assert list(findings.permissions(project.settings)) == []
+    (missing,) = run_check("permissions", findings.permissions, settings)
+    assert "access.yaml" in missing.found
+    good = "principals: {ann: {groups: [staff]}}\nrules: [{allow: [staff]}]\n"
+    assert found(good).state == "ok" and found(good).found.endswith("access.yaml: principals 1, rules 1")
+    wrong = found("rules: [{allow: staff}]\n")
+    assert wrong.state == "problem" and "rules.0.allow" in wrong.found
+    other = found(good + "push: [{allow: [staff], corpora: [notes]}]\n")
+    assert other.state == "warning" and "push names notes" in other.found
+    away = found(good + f"jwt: {{keys: '{nobody}/keys', issuer: i, audience: a}}\n")
+    assert away.state == "problem" and "jwt.keys: expected keys from" in away.found

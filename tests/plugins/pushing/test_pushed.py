@@ -1,5 +1,6 @@
 """Documents that programs push: on disk when they are taken, in the corpus after a run."""
 
+import asyncio
 import http.client
 import json
 import os
@@ -13,10 +14,12 @@ import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from agents import over_stdio, told
 from served import Served, command, environment
 from shared import ROOT, new_project, run_alone
 
 from mog_assets.build.tools import Tools
+from mog_assets.plugins.pushing import pushed
 from mog_assets.plugins.pushing.pushed import push
 from mog_assets.resources.errors import ConfigError, MogError
 
@@ -60,14 +63,11 @@ def test_a_document_replaces_that_of_its_id_and_the_same_again_changes_nothing(t
     [
         ({"id": "a", "text": " "}, "empty document"),
         ({"id": "a"}, "expected strings id, title and text"),
-        ({"id": " ", "text": "A."}, "expected strings id, title and text"),
-        ({"id": "a", "text": "A.", "txt": ""}, "expected id, title, text and metadata, got 'txt'"),
         ({"id": "a", "text": "A\0"}, "NUL character"),
         ({"id": "a", "text": "\ud800"}, "surrogate"),
         ({"id": "x" * 1001, "text": "A."}, "at most 1000 characters"),
         ({"id": "a", "text": "A.", "metadata": {"x": float("nan")}}, "metadata"),
         ({"id": "a", "text": "A" * 300}, "at most 200 bytes"),
-        ("A.", "expected keys with values, got str"),
     ],
 )
 def test_of_a_batch_with_a_document_that_cannot_be_used_nothing_is_taken(tmp_path, row, reason):
@@ -248,3 +248,50 @@ def test_documents_are_pushed_by_command_and_by_http_and_searched_after_the_next
             time.sleep(0.2)
     finally:
         served.end()
+
+
+# What `mog doctor` says
+
+
+@pytest.mark.whole
+def test_a_corpus_is_looked_at_before_and_after_the_first_push(tmp_path, make_project):
+    from mog_assets.plugins.upkeep import doctor
+
+    settings = make_project(tmp_path, {"corpora": {"notes": {"pushed": "notes.sqlite"}}}).settings
+    assert [finding.state for finding in doctor.documents(settings)] == ["ok"]
+    (notes,) = doctor.sources(settings)
+    assert notes.state == "problem" and "nothing was pushed yet: push a document with `mog push`" in notes.found
+    pushed.push(pushed.files_of(settings)["notes"], [{"id": "1", "text": "Two geese."}])
+    assert [finding.state for finding in doctor.sources(settings)] == ["ok"]
+
+
+# Agents
+
+
+# The plugin `agents` serves them.
+
+
+@pytest.mark.full
+@pytest.mark.whole
+def test_an_agent_pushes_documents_where_it_may(tmp_path):
+    made = new_project(tmp_path / "p", {"corpora": {"notes": {"pushed": "notes.sqlite"}}})
+    push(made.folder / "notes.sqlite", [{"id": "hens", "text": "Hens lay eggs."}])
+    assert not run_alone(made.settings).failures
+
+    async def names(agent):
+        return {tool.name for tool in (await agent.list_tools()).tools}
+
+    async def pushing(agent):
+        put = [{"id": "owls", "text": "Owls hunt voles.", "metadata": {"seen": 2026}}]
+        assert (await agent.list_tools()).tools[-1].annotations.destructive_hint
+        first = told(await agent.call_tool("push", {"corpus": "notes", "put": put, "delete": ["hens"]}))
+        again = told(await agent.call_tool("push", {"corpus": "notes", "put": put}))
+        wrong = await agent.call_tool("push", {"corpus": "other", "put": put})
+        return first["changed"], again["changed"], wrong.is_error and wrong.content[0].text
+
+    config = made.folder / "mog.yaml"
+    assert "push" not in asyncio.run(over_stdio(config, names))
+    first, again, wrong = asyncio.run(over_stdio(config, pushing, "--push"))
+    assert (first, again) == (2, 0) and "notes" in wrong
+    with sqlite3.connect(made.folder / "notes.sqlite") as connection:
+        assert [json.loads(line)["id"] for (line,) in connection.execute("SELECT line FROM documents")] == ["owls"]

@@ -20,7 +20,6 @@ from mog_assets.index.term_counts import open_counts
 from mog_assets.index.vector_stores import open_candidates
 from mog_assets.plugins.qdrant import candidates
 from mog_assets.plugins.qdrant.collections import Sparse
-from mog_assets.plugins.qdrant.ids import IdSet, packed_ids, stored_ids, unpacked_ids
 from mog_assets.plugins.qdrant.points import payloads, point_ids
 from mog_assets.plugins.qdrant.server import QdrantServer
 from mog_assets.plugins.qdrant.settings import QdrantSettings
@@ -35,19 +34,6 @@ QUESTIONS = ["How deep should garlic cloves be planted?", "Why is the sky blue?"
 URL, KEY = os.environ.get("QDRANT_URL"), os.environ.get("QDRANT_API_KEY")
 K = 10
 pytestmark = pytest.mark.filterwarnings("ignore:Local mode performs exact")
-
-
-def test_ids_are_found_at_their_places_and_unknown_ones_nowhere(tmp_path):
-    ids = [f"{number:032x}" for number in np.random.default_rng(0).permutation(500)]
-    # Ids whose first halves are the same.
-    ids = [f"{identity[:8]}-{identity[8:12]}-{identity[12:16]}-{identity[16:20]}-{identity[20:]}" for identity in ids]
-    packed = packed_ids(ids)
-    assert unpacked_ids(packed) == ids
-    known = IdSet(packed[100:])
-    assert known.find(packed).tolist() == [-1] * 100 + list(range(400))
-    assert known.find(packed[:0]).tolist() == [] and IdSet(packed[:0]).find(packed[:3]).tolist() == [-1] * 3
-    np.save(tmp_path / "ids.npy", packed.astype(">u8").view(np.uint8).reshape(-1, 16))
-    np.testing.assert_array_equal(stored_ids(tmp_path / "ids.npy"), packed)
 
 
 def test_whatever_differs_in_a_point_gives_it_another_id():
@@ -196,10 +182,6 @@ def test_the_best_pieces_by_vectors_and_by_words_are_given_among_those_allowed(o
     exact = opened.plain.bm25(opened.queries)
     assert_contract(matching, exact, K, allowed, 0.1 * exact.max())
     assert not len(matching[-1][0]) and not len(matching[-2][0])
-
-
-def test_no_question_and_no_terms_find_nothing(opened):
-    assert opened.store.nearest(opened.vectors[:0], K) == [] == opened.store.matching([], K)
 
 
 def test_scores_by_words_are_those_of_the_postings(opened):

@@ -294,12 +294,6 @@ def test_other_addresses_are_refused(tmp_path, address, said):
         settings_of(tmp_path / "project", engine={"kind": "ray", "address": address})
 
 
-def test_its_keys_are_those_of_the_engine(tmp_path):
-    keys = "kind, workers, address, pending, retries, gpus, encoders, wait_seconds"
-    with pytest.raises(ConfigError, match=f"engine.zzzz: expected a known key, got 'zzzz'; known keys: {keys}"):
-        settings_of(tmp_path / "project", engine={"zzzz": 1})
-
-
 LOCAL = """
 import sys, time
 from pathlib import Path

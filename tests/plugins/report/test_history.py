@@ -8,7 +8,9 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pandas as pd
 import pytest
+from by_document import EFFECTS, measured
 from made_runs import KINDS, made_scores, question, run_of
+from shared import called, one_line
 
 from mog_assets.build.materialising import materialise
 from mog_assets.build.plots import MAX_BYTES
@@ -17,6 +19,7 @@ from mog_assets.build.tools import Tools
 from mog_assets.evaluate.measures import evaluate
 from mog_assets.evaluate.scores import score
 from mog_assets.plugins.report import assets, history, plots
+from mog_assets.plugins.report.comparing import side_by_side
 from mog_assets.plugins.report.history_assets import configuration
 
 
@@ -208,3 +211,41 @@ def test_where_and_when_things_run_is_no_change_of_the_configuration(tmp_path, m
     assert configuration(same) == configuration(settings)
     other = settings.model_copy(update={"k": 3})
     assert configuration(other) != configuration(settings)
+
+
+# `mog compare`, and what is compared with the evaluation before: by document
+
+
+def test_a_project_compared_with_itself_differs_in_nothing(sample_project, tmp_path):
+    page = tmp_path / "page.md"
+    result = called("compare", sample_project.config, sample_project.config, "--measure", "ER", "--to", page)
+    assert result.exit_code == 0
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| fused |")]
+    assert len(rows) == 1 and "+0.000 [+0.000, +0.000], 1.000" in rows[0]
+    result = called("compare", sample_project.config, sample_project.config, "--measure", "accuracy")
+    assert result.exit_code == 1 and "expected measures of" in one_line(result.stderr)
+
+
+def test_projects_without_questions_cannot_be_compared(tmp_path, make_project, write_documents):
+    notes = write_documents(tmp_path / "notes.jsonl", [("a", "Bread dough rises.")])
+    project = make_project(tmp_path, {"corpora": {"notes": {"path": str(notes)}}})
+    result = called("compare", project.config, project.config)
+    assert result.exit_code == 2 and "no question set with a test split" in one_line(result.stderr)
+
+
+def test_two_projects_are_compared_by_document():
+    ours, theirs = measured(0 * EFFECTS), measured(EFFECTS)
+    mog = side_by_side(ours, theirs, ["ER"], 0)["s, dev"].set_index("cell").loc["mog-paper"]
+    assert (mog["n"], mog["documents"]) == (90, 9) and mog["p"] > 0.05
+    apart = ours.assign(document=ours["question"])
+    assert side_by_side(apart, theirs, ["ER"], 0)["s, dev"].set_index("cell").loc["mog-paper", "p"] < 0.001
+
+
+def test_a_drop_on_a_few_documents_raises_no_alarm():
+    now, before = history.leading(measured(0 * EFFECTS)), history.leading(measured(EFFECTS))
+    found = history.compare(now, before, 0)
+    assert not found["dropped"].any() and history.drops(found) == []
+    assert set(found["documents"]) == {9}
+    apart = now.assign(document=now["question"])
+    (said,) = history.drops(history.compare(apart, before, 0))
+    assert "on 90 questions on 90 documents" in said

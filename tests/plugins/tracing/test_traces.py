@@ -5,13 +5,12 @@ import os
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 import yaml
 from chat_server import ChatServer
 from served import Served, command, environment
-from shared import copy_folder
+from shared import copy_folder, until
 from trace_collector import TraceCollector
 
 pytestmark = pytest.mark.full
@@ -20,13 +19,6 @@ PARENT = f"00-{TRACE}-{CALLER}-01"
 ANSWER = json.dumps({"step_by_step_thinking": "It says so.", "answer": "fifteen years"})
 TRACE_LINE = re.compile(r"^trace [0-9a-f]{32}$", re.M)
 QUESTION = "For how many years does white rot of onions stay in the ground?"
-
-
-def until(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,10 @@ from importlib import metadata
 import fsspec
 import pytest
 import yaml
-from click.testing import CliRunner
 from pages_server import nobody, server  # noqa: F401 (fixtures)
+from shared import called
 
 from mog_assets import config
-from mog_assets.cli import main
 from mog_assets.cli.findings import run_check
 from mog_assets.plugins.upkeep import doctor, forecast
 from mog_assets.registry import VECTOR_STORES
@@ -45,7 +44,7 @@ def only(findings):
 
 def test_a_sound_installation_without_a_configuration_has_no_problem(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(main, ["doctor", "--json"])
+    result = called("doctor", "--json")
     found = {row["item"]: row for row in json.loads(result.stdout)}
     assert result.exit_code == 0, result.stdout
     assert found.pop("configuration") == {
@@ -76,7 +75,7 @@ def test_a_vector_store_that_is_not_installed_is_no_problem_where_nothing_uses_i
 
 def test_a_problem_is_a_line_with_a_remedy_and_exit_code_one(project):
     project.config.write_text("corpora: {notes: {path: gone.jsonl}}\nretreiver: bm25\n", encoding="utf-8")
-    result = CliRunner().invoke(main, ["doctor", "--config", str(project.config)])
+    result = called("doctor", "--config", project.config)
     assert result.exit_code == 1
     (line,) = (line for line in result.stdout.splitlines() if line.startswith("problem"))
     assert "configuration" in line and "did you mean 'retriever'?" in line and line.endswith(": correct the file")
@@ -92,7 +91,7 @@ def test_a_problem_is_a_line_with_a_remedy_and_exit_code_one(project):
 def test_what_a_run_refuses_is_a_problem(project, setting, said):
     values = yaml.safe_load(project.config.read_text(encoding="utf-8"))
     project.config.write_text(yaml.safe_dump(values | setting), encoding="utf-8")
-    refused = CliRunner().invoke(main, ["run", "--config", str(project.config)])
+    refused = called("run", "--config", project.config)
     assert refused.exit_code == 2
     _, finding = doctor.configuration(str(project.config))
     assert finding.state == "problem" and said in finding.found and f"mog: {finding.found}" == refused.stderr.strip()
@@ -224,13 +223,6 @@ def test_a_dagster_home_must_be_there_and_its_postgres_must_answer(tmp_path, mon
     assert finding.state == "problem" and "refused" in finding.found and "secret" not in str(finding)
 
 
-def test_a_low_limit_of_open_files_is_a_warning():
-    code = "from mog_assets.plugins.upkeep import doctor as m; print(*m.open_files())"
-    limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (200, 4096))  # noqa: E731
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=limit, check=True)
-    assert done.stdout.strip() == "warning  open files     200 per process, expected at least 1,024: ulimit -n 1024"
-
-
 def test_a_check_that_fails_unforeseen_is_a_finding():
     def broken():
         yield doctor.Finding("torch", "ok", "so far")
@@ -243,18 +235,20 @@ def test_a_check_that_fails_unforeseen_is_a_finding():
 
 
 @pytest.mark.parametrize(
-    ("hard", "said"),
+    ("soft", "hard", "said"),
     [
-        (4096, "ok       open files     1,024 per process; `mog serve` raises it to 1,352"),
+        (200, 4096, "warning  open files     200 per process, expected at least 1,024: ulimit -n 1024"),
+        (1024, 4096, "ok       open files     1,024 per process; `mog serve` raises it to 1,352"),
         (
+            1024,
             1024,
             "warning  open files     1,024 per process: `mog serve` answers 672 requests at a time, not 1,000: "
             "ask for a hard limit of 1,352",
         ),
     ],
 )
-def test_the_connections_that_a_limit_of_open_files_leaves_room_for_are_told(hard, said):
+def test_the_connections_that_a_limit_of_open_files_leaves_room_for_are_told(soft, hard, said):
     code = "from mog_assets.plugins.upkeep import doctor as m; print(*m.open_files())"
-    limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))  # noqa: E731
+    limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))  # noqa: E731
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=limit, check=True)
     assert done.stdout.strip() == said

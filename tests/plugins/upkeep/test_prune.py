@@ -1,5 +1,7 @@
 """`mog prune`: what nothing needs goes, and nothing has to be built again."""
 
+import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -7,22 +9,19 @@ import time
 
 import dagster as dg
 import pytest
-from click.testing import CliRunner
 from moor import copied, moor, versions  # noqa: F401 (fixtures)
+from shared import called, one_line
 
 from mog_assets.build.plan import graph
 from mog_assets.build.runner import instance
 from mog_assets.build.tools import Tools
-from mog_assets.cli import main
 from mog_assets.cli.verification import verify
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.publishing import remove
 
 
 def prune(project, *options):
-    done = CliRunner().invoke(main, ["prune", "--config", str(project.folder / "mog.yaml"), *options])
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done
+    return called("prune", "--config", project.folder / "mog.yaml", *options)
 
 
 def rows(path):
@@ -106,3 +105,45 @@ def test_runs_go_by_age_but_for_those_that_materialised_something_last(copied, m
         assert opened.get_runs_count() == before
         assert opened.get_latest_materialization_event(dg.AssetKey("documents"))
     assert verify(copied.settings)[1] == [] and materialise_project(copied.settings).steps == []
+
+
+# `mog plan`: what a run would build, and why
+
+
+@pytest.fixture
+def project(tmp_path, make_project, write_documents):
+    """A project of one small corpus, nothing of it made yet."""
+    source = write_documents(tmp_path / "notes.jsonl", [("a", "Bread dough rises. Yeast makes gas.")])
+    return make_project(tmp_path, {"corpora": {"notes": {"path": str(source)}}, "levels": 2})
+
+
+def test_plan_says_what_a_run_would_build_and_why_and_builds_nothing(project, write_documents):
+    plan = ("plan", "--json", "--config", project.config)
+    first = {row["asset"]: row["why"] for row in json.loads(called(*plan).stdout)}
+    assert set(first.values()) == {"new"} and not (project.home / "store").exists()
+    assert {"documents", "statistics", "embeddings/level_2"} <= set(first)
+    # Before the first run nobody knows how long it took last time.
+    shown = called("plan", "--config", project.config).stdout
+    assert re.search(
+        r"About \d+ pieces of text are encoded for the first time: about \S+ s, at the [\d,]+ a sec", shown
+    )
+    # A run says where the report is, and what it did not build is not advised.
+    assert "mog search" not in called("run", "--config", project.config, "--select", "documents").stdout
+    assert called("run", "--config", project.config).exit_code == 0
+    assert "nothing" in called("plan", "--config", project.config).stdout
+    write_documents(project.folder / "notes.jsonl", [("b", "Rye bread keeps for a week.")])
+    rows = json.loads(called(*plan).stdout)
+    edited = {(row["asset"], row["corpus"]): row["why"] for row in rows}
+    assert edited[("documents", "notes")] == "changed: files"
+    assert edited[("bm25/level_1", "notes")] == "where these change: documents, chunks/level_1, tokens"
+    assert all(row["seconds"] > 0 for row in rows)
+    assert json.loads(called(*plan).stdout) == rows
+    assert [row["asset"] for row in json.loads(called(*plan, "--select", "documents").stdout)] == ["documents"]
+    assert called("plan", "--corpus", "nots", "--config", project.config).exit_code == 2
+
+
+def test_all_is_every_asset_and_no_selection(project):
+    rows = json.loads(called("plan", "--all", "--json", "--config", project.config).stdout)
+    assert {row["asset"] for row in rows} == set(graph(project.settings))
+    result = called("run", "--all", "--select", "documents", "--config", project.config)
+    assert result.exit_code == 2 and "--all: expected without --select" in one_line(result.stderr)
