@@ -36,7 +36,7 @@ def measures(question: Question, row: AnswerRow) -> list[float]:
     said, gold = row.answer or "", answers(question)
     read = {(span[0], span[1]) for passage in row.passages for span in passage.spans}
     complete = {(e.corpus, e.doc) for e in question.evidence} <= read
-    return [exact_match(said, gold), f1(said, gold), float(complete), float(row.tokens_in), float(row.rounds)]
+    return [exact_match(said, gold), f1(said, gold), float(complete), float(row.usage.tokens_in), float(row.rounds)]
 
 
 def told(mean: float, low: float, high: float) -> str:

@@ -140,12 +140,8 @@ class Progress:
             rounds=self.rounds,
             queries=self.queries,
             failures=self.failures,
-            calls=self.usage.calls,
-            tokens_in=self.usage.tokens_in,
-            tokens_out=self.usage.tokens_out,
+            usage=self.usage,
             token_unit=roles.token_unit,
-            cost=self.usage.cost,
-            seconds=self.usage.seconds,
             details=self.details,
         )
 

@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mog_assets.answer.roles import AnswerSpan, RetrievedPassage
+from mog_assets.answer.roles import AnswerSpan, RetrievedPassage, Usage
 from mog_assets.registry import JUDGES, WAYS
 
 if TYPE_CHECKING:
@@ -32,12 +32,8 @@ class AnswerRow:
         queries: Per round `query`, and what is told of its group, see `answerers.RetrievedPassages`.
         judgement: Marks of the judge by name, and `failures`: why there is none; None without a judge.
         failures: Failed calls: `role`, `round`, `reason`. There may still be an answer.
-        calls: Number of calls.
-        tokens_in: Tokens read by all calls, in `token_unit`.
-        tokens_out: Tokens written.
+        usage: Cost of all calls; `seconds` are stored only for a reader whose replies are cached.
         token_unit: `tokens` of the model, or `words`.
-        cost: Dollars.
-        seconds: Total time of all calls; stored only for a reader whose replies are cached.
         details: What else the way of answering tells, by the names of `Way.details`.
     """
 
@@ -53,20 +49,16 @@ class AnswerRow:
     queries: list[dict[str, Any]] = field(default_factory=list)
     judgement: dict[str, Any] | None = None
     failures: list[dict[str, Any]] = field(default_factory=list)
-    calls: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
+    usage: Usage = Usage()
     token_unit: str = "tokens"
-    cost: float = 0.0
-    seconds: float = 0.0
     details: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values, those of `details` beside the others; all rows have all of every way."""
+        """Return all fields as JSON values, also those in `usage` and `details`; all rows have all of every way."""
         fields = json.loads(json.dumps(asdict(self)))
-        details = fields.pop("details")
+        usage, details = fields.pop("usage"), fields.pop("details")
         unset = {name: value for way in WAYS.values() for name, value in way.details.items()}
-        return {**fields, **deepcopy(unset), **details}
+        return {**fields, **usage, **deepcopy(unset), **details}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from mog_assets.answer.answerers import ONE_STEP_K, WAYS, Means, Progress, Way, cot, one_step, search, start
-from mog_assets.answer.roles import AnswerRequest, Roles, Usage
+from mog_assets.answer.roles import AnswerRequest, Roles
 from mog_assets.answer.rows import AnswerRow
 from mog_assets.papers.at_rag.roles import CLASSIFY, GRADE_SUPPORT, GRADE_USEFULNESS, REWRITE, THINK, Route
 
@@ -116,17 +116,7 @@ def _routed(p: Progress, route: Route | None, row: AnswerRow | None, roles: Role
     if row is None:
         p.failure = f"classify: {p.failures[0]['reason']}"
         return p.row("adaptive", roles)
-    spent = p.usage + Usage(row.calls, row.tokens_in, row.tokens_out, row.cost, row.seconds)
-    return replace(
-        row,
-        method="adaptive",
-        details={**row.details, "route": route},
-        calls=spent.calls,
-        tokens_in=spent.tokens_in,
-        tokens_out=spent.tokens_out,
-        cost=spent.cost,
-        seconds=spent.seconds,
-    )
+    return replace(row, method="adaptive", details={**row.details, "route": route}, usage=p.usage + row.usage)
 
 
 def _report(row: Mapping[str, Any], rounds: list[str]) -> list[str]:

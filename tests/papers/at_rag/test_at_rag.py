@@ -41,12 +41,12 @@ def run_at_rag(model, **options):
 def test_answer_that_passes_both_graders_ends_the_loop():
     model, library = Scripted(), Library()
     row = run_at_rag(model, library=library)
-    assert (row.answer, row.details.get("graded"), row.rounds, row.calls) == ("A", True, 1, 4)
+    assert (row.answer, row.details.get("graded"), row.rounds, row.usage.calls) == ("A", True, 1, 4)
     assert row.details.get("grades") == [{"usefulness": "useful", "support": "supported"}]
     assert row.queries == [{"query": CHOICE.question, "topic": 3, "label": "hormones", "fallback": False}]
     assert library.asked == [([CHOICE.question], 5, "topics")]
     assert not model.asked["rewrite"]
-    assert (row.tokens_in, row.tokens_out, row.cost, row.seconds) == (40, 8, 2.0, 1.0)
+    assert (row.usage.tokens_in, row.usage.tokens_out, row.usage.cost, row.usage.seconds) == (40, 8, 2.0, 1.0)
 
 
 def test_answer_that_is_not_useful_is_not_checked_for_support_but_sought_with_another_query():
@@ -105,7 +105,7 @@ def test_failed_thought_and_failed_rewriting_leave_what_was_there():
     assert (row.answer, row.details.get("thoughts")) == ("A", [])
     assert [queries for queries, _, _ in library.asked] == [[CHOICE.question]] * 2
     assert [f["role"] for f in row.failures] == ["think", "rewrite", "think"]
-    assert row.calls == 9
+    assert row.usage.calls == 9
 
 
 def test_answer_that_cannot_be_had_ends_its_question_and_an_earlier_answer_does_not_stand_in():
@@ -130,7 +130,7 @@ def test_classifier_picks_the_way_and_its_call_is_in_the_account():
     rows = adaptive(questions, means(model, library))
     assert [row.question for row in rows] == ["0", "1", "2", "3"]
     assert [row.details.get("route") for row in rows] == ["none", "single", "iterative", None]
-    assert [row.calls for row in rows] == [2, 2, 5, 1]
+    assert [row.usage.calls for row in rows] == [2, 2, 5, 1]
     assert [len(row.passages) for row in rows] == [0, 3, 3, 0]
     assert {row.method for row in rows} == {"adaptive"}
     assert library.asked == [(["Question 1?"], 5, "topics"), (["Question 2?"], 5, "topics")]

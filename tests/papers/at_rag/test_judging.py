@@ -12,7 +12,7 @@ from shared import called
 from mog_assets import config
 from mog_assets.answer import assets
 from mog_assets.answer.prompted import Prompted
-from mog_assets.answer.roles import AnswerRequest, RetrievedPassage
+from mog_assets.answer.roles import AnswerRequest, RetrievedPassage, Usage
 from mog_assets.answer.rows import AnswerRow, read_answers
 from mog_assets.build.tools import Tools
 from mog_assets.evaluate.answers import answer_board, mark, score_answers
@@ -86,9 +86,9 @@ def test_what_the_model_does_not_judge_has_no_mark_and_is_counted(reader, server
 
 
 def test_the_cost_of_judging_is_not_that_of_answering(reader):
-    row = AnswerRow("q", "one-step", "r", "Insulin.", "", "Insulin.", passages=PASSAGES, calls=1, tokens_in=70)
+    row = AnswerRow("q", "one-step", "r", "Insulin.", "", "Insulin.", passages=PASSAGES, usage=Usage(1, 70))
     (marked,) = judged(reader, [QUESTION], [row], {"q": "insulin"}, map)
-    assert (marked.calls, marked.tokens_in) == (1, 70)
+    assert (marked.usage.calls, marked.usage.tokens_in) == (1, 70)
     assert marked.judgement["calls"] == 6 and marked.judgement["tokens_in"] > 0 and "seconds" not in marked.judgement
 
 

@@ -49,7 +49,7 @@ def test_rankings_that_agree_make_one_prompt():
     model = Scripted()
     row = briefcontext([CHOICE], means(model, Library(sixteen())), rerank=same_ranking)[0]
     assert row.details.get("preflight") == {"iou": 1.0, "map_reduce": False}
-    assert (row.answer, row.details.get("extractions"), row.calls) == ("A", None, 1)
+    assert (row.answer, row.details.get("extractions"), row.usage.calls) == ("A", None, 1)
     assert len(row.passages) == 16
     assert not model.asked["extract"]
 
@@ -62,7 +62,7 @@ def test_map_reduce_runs_over_contiguous_partitions_in_the_order_of_retrieval(pa
     row = briefcontext([CHOICE], means(model, library), partitions=partitions, rerank=reversed_ranking)[0]
     assert library.asked == [([CHOICE.question], 16, "")]
     assert row.details.get("preflight") == {"iou": 0.0, "map_reduce": True}
-    assert (row.answer, row.details.get("extractions"), row.calls) == ("B", extracts, partitions + 1)
+    assert (row.answer, row.details.get("extractions"), row.usage.calls) == ("B", extracts, partitions + 1)
     seen = [[i for i in range(16) if f"text number {i}.\n" in prompt] for prompt in model.asked["extract"]]
     assert [i for part in seen for i in part] == list(range(16))
     assert {len(part) for part in seen} == ({size} if size else {5, 6})

@@ -55,7 +55,7 @@ def test_failure_of_one_question_stops_no_other():
     rows = one_step(questions, means(model))
     assert [row.answer for row in rows] == ["A", None, "C"]
     assert rows[1].failure == "answer: llm: scripted did not answer"
-    assert (rows[1].calls, rows[1].tokens_in) == (1, 0)
+    assert (rows[1].usage.calls, rows[1].usage.tokens_in) == (1, 0)
 
 
 def test_error_that_concerns_every_request_is_raised():
@@ -201,7 +201,7 @@ def test_every_method_answers_without_a_model_and_the_same_way_twice(embedded):
         )
         for one, other in zip(first, second, strict=True):
             assert one.reader == f"extractive-4@{EMBEDDED}"
-            assert (one.cost, one.token_unit) == (0, "words")
+            assert (one.usage.cost, one.token_unit) == (0, "words")
             assert {**one.to_json(), "seconds": 0} == {**other.to_json(), "seconds": 0}
         answers = {row.question: row.answer for row in first}
         assert answers["y"] == "A"
