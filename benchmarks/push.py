@@ -42,7 +42,9 @@ def built(folder: Path) -> Path:
     """A project with a corpus that takes documents."""
     config = folder / "mog.yaml"
     corpora = {name: {"path": str(SAMPLES / place)} for name, place in (("garden", "garden.jsonl"), ("sky", "sky"))}
-    config.write_text(yaml.safe_dump({"corpora": {**corpora, "notes": {"pushed": "notes.sqlite"}}}), encoding="utf-8")
+    config.write_text(
+        yaml.safe_dump({"corpora": {**corpora, "notes": {"source": "pushed://notes.sqlite"}}}), encoding="utf-8"
+    )
     lines = "".join(json.dumps(document(number)) + "\n" for number in range(1000))
     for words in (("push", "notes", "-"), ("run",)):
         command = [*MOG, *words, "--config", str(config)]

@@ -56,8 +56,6 @@ QUESTION_SOURCES: Registry[Any] = Registry("source of questions", "mog_assets.qu
 # Formats of tables of questions by suffix, beside those of the core (`records.QuestionTable`).
 QUESTION_TABLES: Registry[Any] = Registry("format of questions")
 SOURCES: Registry[Any] = Registry("source", "mog_assets.documents.sources")
-# Keys of a corpus that name a file, which is the place of a source: its scheme is the value.
-SOURCE_FILES: Registry[str] = Registry("key of a corpus")
 FORMATS: Registry[Any] = Registry("format", "mog_assets.documents.formats.builtin")
 # Formats of files that have many documents, each of them as a file of its own.
 CONTAINERS: Registry[Any] = Registry("format of many documents")

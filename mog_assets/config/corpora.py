@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -11,13 +12,13 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
-    create_model,
+    ValidationInfo,
     model_validator,
 )
 
 from mog_assets import registry
 from mog_assets.registry import Registry
-from mog_assets.resources.settings import Place, SettingsModel
+from mog_assets.resources.settings import Place, SettingsModel, absolute
 
 # The key of an asset, its parts joined by `/`.
 AssetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$")]
@@ -34,11 +35,13 @@ class Listed:
         return {**handler(schema), "enum": [*self.registry]}
 
 
-def _address(text: str) -> str:
+def _address(text: str, info: ValidationInfo) -> str:
     scheme, sign, place = text.partition("://")
     if not sign or not place:
         raise ValueError("an address such as scheme://place")
     registry.SOURCES.check(scheme)
+    if registry.SOURCES[scheme].is_file:
+        return f"{scheme}://{absolute(Path(place), info)}"
     # `git@` is whom every host of repositories calls its callers by SSH.
     if re.match("(?!git@)[^/@]*@|[^@]*:[^@]*@", place):
         raise ValueError("an address without a user and password: credentials come from the environment")
@@ -53,20 +56,16 @@ def _encoding(name: str) -> str:
     return name
 
 
-def _places() -> tuple[str, ...]:
-    return "path", "source", *registry.SOURCE_FILES
-
-
 def _one_place(schema: dict[str, Any]) -> None:
     schema["required"].remove("path")
-    schema["oneOf"] = [{"required": [place]} for place in _places()]
+    schema["oneOf"] = [{"required": ["path"]}, {"required": ["source"]}]
 
 
 class CorpusSettings(SettingsModel):
     """The source of one corpus: a `.jsonl[.gz]`, `.csv` or `.tsv` file, or a folder of documents, by its `path`.
 
-    Or an address of another `source`, `scheme://place`: see `mog_assets.documents.sources`; or the file of such a
-    source that has a key of its own. `path` is then where its items are copied to.
+    Or an address of another `source`, `scheme://place`: see `mog_assets.documents.sources`. `path` is then where its
+    items are copied to.
 
     A document (a file, a line of a `.jsonl` file, or a row of a table) over `max_document_mb` megabytes is skipped.
     So is a file of another kind than text (PDF, Word, …) that needs more than `max_seconds` or `max_memory_mb` to be
@@ -110,20 +109,14 @@ class CorpusSettings(SettingsModel):
     def _of_one_place(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        given = [place for place in _places() if value.get(place) is not None]
-        if len(given) > 1:
-            raise ValueError(f"one of {', '.join(_places())}")
+        if value.get("source") is None:
+            return value
+        if value.get("path") is not None:
+            raise ValueError("either a path or a source")
         # Where its items are copied to is known when all settings are.
-        return value if given in ([], ["path"]) else {**value, "path": "source"}
+        return {**value, "path": "source"}
 
     @property
     def max_document_bytes(self) -> int:
         """The maximum size of a document, in bytes."""
         return int(self.max_document_mb * 1_000_000)
-
-
-def corpus_settings() -> type[CorpusSettings]:
-    """Return the settings of a corpus with the keys of all parts that are installed."""
-    keys: dict[str, Any] = dict.fromkeys(registry.SOURCE_FILES, (Place | None, None))
-    options: dict[str, Any] = {"__base__": CorpusSettings, "__module__": __name__}
-    return create_model("CorpusSettings", __doc__=CorpusSettings.__doc__, **options, **keys)

@@ -17,7 +17,6 @@ from pydantic import ValidationError
 from yaml.constructor import SafeConstructor
 
 from mog_assets import registry
-from mog_assets.config.corpora import CorpusSettings
 from mog_assets.config.settings import Settings, settings_model
 from mog_assets.resources.errors import ConfigError
 from mog_assets.resources.printable import printable
@@ -47,20 +46,16 @@ def load(path: str | Path | None = None) -> Settings:
 def parse(values: Mapping[str, Any], source: Path) -> Settings:
     """Return settings from the keys and values of a configuration."""
     settings = checked(settings_model(), _prepared(values), source)
-    corpora = {name: _with_source(corpus, copies(settings.home, name)) for name, corpus in settings.corpora.items()}
+    corpora = {
+        name: corpus.model_copy(update={"path": copies(settings.home, name)}) if corpus.source else corpus
+        for name, corpus in settings.corpora.items()
+    }
     return settings.model_copy(update={"corpora": corpora})
 
 
 def copies(home: Path, corpus: str) -> Path:
     """Return the folder to which the items of a source are copied."""
     return home / "cache" / "sources" / corpus
-
-
-def _with_source(corpus: CorpusSettings, folder: Path) -> CorpusSettings:
-    """Return a corpus of a source with its address and the folder of its copies; others as they are."""
-    named = {scheme: getattr(corpus, key) for key, scheme in registry.SOURCE_FILES.items()}
-    address = corpus.source or next((f"{scheme}://{file}" for scheme, file in named.items() if file is not None), None)
-    return corpus if address is None else corpus.model_copy(update={"source": address, "path": folder})
 
 
 def checked(kind: type[SettingsT], values: Mapping[str, Any], source: Path) -> SettingsT:

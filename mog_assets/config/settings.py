@@ -12,7 +12,7 @@ from pydantic import Field, ValidationInfo, create_model, model_validator
 
 from mog_assets import registry
 from mog_assets.config.budget import Written
-from mog_assets.config.corpora import CorpusSettings, corpus_settings
+from mog_assets.config.corpora import CorpusSettings
 from mog_assets.config.sections import (
     MOST_LEVELS,
     AnsweringSettings,
@@ -148,7 +148,6 @@ def settings_model() -> type[Settings]:
     """Return the settings with the sections of all parts that are installed."""
     sections: dict[str, Any] = {name: (section.type, section.default) for name, section in registry.SECTIONS.items()}
     sections["encoder"] = (with_keys(EncoderSettings), with_keys(EncoderSettings)())
-    sections["corpora"] = (dict[Name, corpus_settings()], Field(min_length=1))  # type: ignore[misc]
     sections["engine"] = (engine_settings(), engine_settings()())
 
     def check(settings: Settings) -> Settings:

@@ -96,6 +96,7 @@ class Source:
         together: How many items are read at a time, each in a thread.
         prepare: Called with the address and the names of all items that will be read, before they are.
         access: Variables of the environment that say who calls.
+        is_file: Whether the place of an address is a file, by its path.
     """
 
     items: Callable[[str], Mapping[str, Item | str]]
@@ -103,6 +104,7 @@ class Source:
     together: int = 1
     prepare: Callable[[str, Sequence[str]], None] | None = None
     access: str = ""
+    is_file: bool = False
 
 
 SOURCES: Registry[Source] = registry.SOURCES

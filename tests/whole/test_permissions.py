@@ -96,7 +96,7 @@ def project(tmp_path_factory, make_project, materialise_project):
         made = make_project(
             folder,
             {
-                "corpora": {**{c: {"path": f"{c}.jsonl"} for c in names[:2]}, "c2": {"pushed": "c2.sqlite"}},
+                "corpora": {**{c: {"path": f"{c}.jsonl"} for c in names[:2]}, "c2": {"source": "pushed://c2.sqlite"}},
                 "question_sets": {"q": {"path": "questions.jsonl", "corpora": names, "train": ["train"]}},
                 "permissions": "access.yaml",
                 "methods": ["default", "papers"],

@@ -22,10 +22,10 @@ def permissions(settings: Settings) -> Iterator[Finding]:
         rules.tokens.check()
     summary = f"{path}: principals {len(rules.settings.principals)}, rules {len(rules.settings.rules)}"
     summary += "" if rules.tokens is None else ", and tokens of an identity provider, whose keys are there"
-    takers = {name for name, corpus in settings.corpora.items() if getattr(corpus, "pushed", None) is not None}
+    takers = {name for name, corpus in settings.corpora.items() if (corpus.source or "").startswith("pushed://")}
     others = sorted({name for rule in rules.settings.push for name in rule.corpora} - takers)
     if others:
-        remedy = f"name corpora with `pushed` ({', '.join(sorted(takers)) or 'there are none'})"
+        remedy = f"name corpora with a source `pushed://FILE` ({', '.join(sorted(takers)) or 'there are none'})"
         yield Finding("permissions", WARNING, f"{summary}; push names {', '.join(others)}, which take none", remedy)
     else:
         yield Finding("permissions", OK, summary)

@@ -2,7 +2,6 @@
 
 from mog_assets import registry
 
-registry.SOURCE_FILES.register("pushed", "pushed")
 registry.SOURCES.add_modules(f"{__name__}.pushed")
 registry.COMMANDS.add_modules(f"{__name__}.commands")
 registry.ROUTES.add_modules(f"{__name__}.routes")

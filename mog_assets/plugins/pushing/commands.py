@@ -23,7 +23,7 @@ _BATCH = 1000
 def push(corpus: str, file: BinaryIO | None, path: str | None, delete: tuple[str, ...]) -> None:
     """Put the documents of FILE into CORPUS, for the next run.
 
-    CORPUS is one that is `pushed` in the configuration. FILE has an object of id, title, text and metadata on each
+    CORPUS is one whose source is `pushed://FILE`. FILE has an object of id, title, text and metadata on each
     line; `-` is standard input.
     """
     settings = settings_of(path)
@@ -33,7 +33,9 @@ def push(corpus: str, file: BinaryIO | None, path: str | None, delete: tuple[str
 
     files = files_of(settings)
     if corpus not in files:
-        raise ConfigError(f"CORPUS: expected one that is `pushed` ({', '.join(files) or 'none'}), got {corpus!r}")
+        raise ConfigError(
+            f"CORPUS: expected one whose source is `pushed://FILE` ({', '.join(files) or 'none'}), got {corpus!r}"
+        )
     limit = settings.corpora[corpus].max_document_bytes
     count = changed = 0
     records: list[dict[str, Any]] = []

@@ -25,7 +25,7 @@ def _live(settings: Settings, config: Path) -> Live:
 
     files = list(files_of(settings).values())
     if not files:
-        raise ConfigError("--live: expected a corpus that is `pushed` in the configuration, got none")
+        raise ConfigError("--live: expected a corpus whose source is `pushed://FILE`, got none")
     return Live(config, files)
 
 

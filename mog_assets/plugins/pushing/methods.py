@@ -12,7 +12,7 @@ from mog_assets.serve.project import Project
 
 
 def push(project: Project, corpus: str, put: Sequence[Mapping[str, Any]] = (), delete: Sequence[str] = ()) -> int:
-    """Put documents into a corpus that takes them (`pushed` in the settings), and delete some: all or none.
+    """Put documents into a corpus that takes them (its source is `pushed://FILE`), and delete some: all or none.
 
     They are on disk when this returns, and are searched after the next run. To push the same again changes nothing.
 

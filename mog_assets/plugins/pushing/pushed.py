@@ -37,8 +37,8 @@ _SCHEMA = (
 
 def files_of(settings: Settings) -> dict[str, Path]:
     """Return the files of the corpora that take documents, by name of the corpus."""
-    files = {name: getattr(corpus, "pushed", None) for name, corpus in settings.corpora.items()}
-    return {name: file for name, file in files.items() if file is not None}
+    addresses = {name: (corpus.source or "").partition("://") for name, corpus in settings.corpora.items()}
+    return {name: Path(file) for name, (scheme, _, file) in addresses.items() if scheme == "pushed"}
 
 
 def push(
@@ -177,4 +177,4 @@ def _read(place: str, name: str) -> Iterator[bytes]:
             yield f"{line}\n".encode()
 
 
-SOURCES.register("pushed", Source(_items, _read, together=4))
+SOURCES.register("pushed", Source(_items, _read, together=4, is_file=True))

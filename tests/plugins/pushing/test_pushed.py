@@ -91,7 +91,7 @@ def test_what_many_push_at_once_is_all_there(tmp_path):
 
 
 def test_a_run_reads_what_is_new_and_its_result_is_that_of_a_rebuild(tmp_path):
-    settings = new_project(tmp_path / "a", {"corpora": {"notes": {"pushed": "notes.sqlite"}}}).settings
+    settings = new_project(tmp_path / "a", {"corpora": {"notes": {"source": "pushed://notes.sqlite"}}}).settings
     told = run_alone(settings, select=STAGES).failures
     assert "nothing was pushed yet" in str(told)
     path = tmp_path / "a" / "notes.sqlite"
@@ -103,7 +103,7 @@ def test_a_run_reads_what_is_new_and_its_result_is_that_of_a_rebuild(tmp_path):
     assert not run_alone(settings, select=STAGES).failures
     files, recomputed = documents(settings)
     assert (recomputed["items copied"], recomputed["documents read"], recomputed["documents unchanged"]) == (3, 2, 298)
-    rebuilt = new_project(tmp_path / "b", {"corpora": {"notes": {"pushed": "notes.sqlite"}}}).settings
+    rebuilt = new_project(tmp_path / "b", {"corpora": {"notes": {"source": "pushed://notes.sqlite"}}}).settings
     push(tmp_path / "b" / "notes.sqlite", stored(path))
     assert not run_alone(rebuilt, select=STAGES).failures
     assert documents(rebuilt)[0] == files
@@ -147,7 +147,9 @@ def test_of_what_was_acknowledged_nothing_is_lost_by_a_kill_and_nothing_is_there
 
 @pytest.mark.full
 def test_a_thousand_documents_pushed_to_a_server_that_is_killed_are_all_there_once(tmp_path):
-    made = new_project(tmp_path / "p", {"corpora": {"notes": {"pushed": "notes.sqlite"}, "files": {"path": "files"}}})
+    made = new_project(
+        tmp_path / "p", {"corpora": {"notes": {"source": "pushed://notes.sqlite"}, "files": {"path": "files"}}}
+    )
     (made.folder / "files").mkdir()
     (made.folder / "files" / "a.md").write_text("# Hens\n\nHens lay eggs.", encoding="utf-8")
     path, key = made.folder / "notes.sqlite", "a-key-of-many-letters"
@@ -188,7 +190,7 @@ def test_documents_are_pushed_by_command_and_by_http_and_searched_after_the_next
     made = new_project(
         tmp_path / "p",
         {
-            "corpora": {"notes": {"pushed": "notes.sqlite"}, "files": {"path": "files"}},
+            "corpora": {"notes": {"source": "pushed://notes.sqlite"}, "files": {"path": "files"}},
             "answering": {"reader": "extractive"},
         },
     )
@@ -257,7 +259,7 @@ def test_documents_are_pushed_by_command_and_by_http_and_searched_after_the_next
 def test_a_corpus_is_looked_at_before_and_after_the_first_push(tmp_path, make_project):
     from mog_assets.plugins.upkeep import doctor
 
-    settings = make_project(tmp_path, {"corpora": {"notes": {"pushed": "notes.sqlite"}}}).settings
+    settings = make_project(tmp_path, {"corpora": {"notes": {"source": "pushed://notes.sqlite"}}}).settings
     assert [finding.state for finding in doctor.documents(settings)] == ["ok"]
     (notes,) = doctor.sources(settings)
     assert notes.state == "problem" and "nothing was pushed yet: push a document with `mog push`" in notes.found
@@ -274,7 +276,7 @@ def test_a_corpus_is_looked_at_before_and_after_the_first_push(tmp_path, make_pr
 @pytest.mark.full
 @pytest.mark.whole
 def test_an_agent_pushes_documents_where_it_may(tmp_path):
-    made = new_project(tmp_path / "p", {"corpora": {"notes": {"pushed": "notes.sqlite"}}})
+    made = new_project(tmp_path / "p", {"corpora": {"notes": {"source": "pushed://notes.sqlite"}}})
     push(made.folder / "notes.sqlite", [{"id": "hens", "text": "Hens lay eggs."}])
     assert not run_alone(made.settings).failures
 
