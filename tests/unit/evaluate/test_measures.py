@@ -154,6 +154,7 @@ def test_perfect_run_has_the_best_value_and_no_run_the_worst_of_every_measure():
     runs = ranked_once(*((span, 1) for span in gold))
     members = {"set": [question("q", *gold), question("silent", *gold)]}
     table = evaluate(runs, members, 2).set_index("question")
+    assert range_of("tokens_to_answer") == (1, 2000)
     described = ["question_set", "split", "evidence", "method", "document"]
     assert list(table.columns) == [*described, *measure_names(2), "answered"]
     for name in measure_names(2):

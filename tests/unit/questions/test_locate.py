@@ -322,7 +322,9 @@ def test_quote_whose_prefix_is_that_of_another_document_is_found_among_many():
 def test_no_documents_and_documents_without_letters_hold_no_quote():
     assert problem("heart", {})
     assert problem("heart", {("c", "1"): "", ("c", "2"): "...", ("c", "3"): "\0"})
-    assert locate([], TEXTS) == []
+    told = []
+    assert locate([], TEXTS, told.append) == told and len(locate([Quote("heart"), Quote("")], TEXTS, told.append)) == 2
+    assert told == [1, 1]
 
 
 def test_place_does_not_cross_documents():
