@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from candidate_rows import candidates_of
 from click.testing import CliRunner
 
 from mog_assets.build import plan
@@ -12,7 +13,6 @@ from mog_assets.build.tools import Tools
 from mog_assets.cli import main
 from mog_assets.questions.sets import LEVELS
 from mog_assets.search import mix, tuned
-from mog_assets.search.candidates import Candidates
 from mog_assets.search.features import COMPONENTS, names
 from mog_assets.search.relevance import Relevance
 from mog_assets.search.trainers import prepared_mix
@@ -34,8 +34,8 @@ def examples(moved=()):
     scores = draw.random((n, 2)).astype(np.float32)
     place = np.stack([number, np.full(n, PIECES), np.full(n, 100), np.zeros(n)], axis=1).astype(np.int32)
     beside = np.zeros((n, 2, 2), np.float32)
-    piece, rare = question // 2 * PIECES + number, np.zeros(n, np.int8)
-    found = Candidates(question, piece, scores, beside, place, rare, rare, np.ones(QUESTIONS, np.float32))
+    piece = question // 2 * PIECES + number
+    found = candidates_of(question, piece, scores, place, beside=beside)
     start, end = np.zeros(QUESTIONS, np.int64), np.full(QUESTIONS, 100)
     gold = Relevance(found, end, right, start, end)
     vectors = draw.normal(size=(QUESTIONS, 2 * COMPONENTS)).astype(np.float32)

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from candidate_rows import candidates_of
 
 from mog_assets.index.postings import Postings, Terms
 from mog_assets.index.term_counts import TermCounts
 from mog_assets.index.term_tables import TermTable, write_table
-from mog_assets.search.candidates import Candidates, ordered
+from mog_assets.search.candidates import ordered
 from mog_assets.search.definitions import HEADED
 from mog_assets.search.exact import FEW, LITERAL, MOST, OTHER, SOLE, boosted, find_typed, latest, rare_words
 from mog_assets.search.index import Query
@@ -20,16 +21,7 @@ def asked(words, rare, documents=None, title=0):
     documents = list(range(n)) if documents is None else list(documents)
     place = np.zeros((n, 4), np.int32)
     place[:, 0] = [row - documents.index(document) for row, document in enumerate(documents)]
-    return Candidates(
-        np.zeros(n, np.int64),
-        np.arange(n),
-        np.asarray(words, np.float32)[:, None],
-        np.zeros((n, 2, 1), np.float32),
-        place,
-        np.asarray(rare, np.int8),
-        np.broadcast_to(np.asarray(title, np.int8), n),
-        np.ones(1, np.float32),
-    )
+    return candidates_of(np.zeros(n), range(n), words, place, rare=rare, title=title)
 
 
 def by_score(found, scores):

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from candidate_rows import candidates_of, layout_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,25 +11,13 @@ from mog_assets.config import settings_model
 from mog_assets.evaluate.choice import choose
 from mog_assets.evaluate.measures import evaluate
 from mog_assets.questions.sets import Evidence, Question
-from mog_assets.search.candidates import Candidates, ordered
+from mog_assets.search.candidates import ordered
 from mog_assets.search.controls import pieces as disjoint
 from mog_assets.search.features import Components, _ranks, names, of_candidates, table
 from mog_assets.search.methods import needs, parse
 from mog_assets.search.passages import Passages, fitting, joined
 from mog_assets.search.relevance import Relevance, fixed_order
 from mog_assets.search.training import sample_questions
-from mog_assets.text.chunks import Layout
-
-
-def layout_of(sizes):
-    """One document per list of sizes of its pieces."""
-    offsets = np.cumsum([0, *map(len, sizes)])
-    spans = []
-    for own in sizes:
-        ends = np.cumsum(own)
-        spans += zip((ends - own).tolist(), ends.tolist(), strict=True)
-    return Layout("", [f"d{i}" for i in range(len(sizes))], offsets, np.array(spans, np.int64).reshape(-1, 2))
-
 
 SIZES = st.lists(st.lists(st.integers(1, 700), min_size=1, max_size=6), min_size=1, max_size=4)
 
@@ -55,7 +44,7 @@ def test_recall_of_an_order_is_that_of_the_measures(sizes, data):
         evidence.append(Evidence("c", f"d{document}", start, end))
     question = Question("q", "?", "", "test", evidence=tuple(evidence))
     scores = np.array(data.draw(st.lists(st.integers(0, 5), min_size=len(pieces), max_size=len(pieces))), float)
-    found = candidates_of(layout, pieces, scores)
+    found = found_in(layout, pieces, scores)
     order = ordered(found, scores)
     spans = [(int(doc.removeprefix("d")), start, end) for _, doc, start, end in disjoint(question)]
     own = Relevance.located(found, [spans], layout).recall(order)
@@ -78,25 +67,16 @@ def test_recall_of_an_order_is_that_of_the_measures(sizes, data):
     assert own[0] == pytest.approx(evaluate(runs, {"s": [question]}, 2)["ER"][0])
 
 
-def candidates_of(layout, pieces, scores):
+def found_in(layout, pieces, scores):
     document = layout.document_of[pieces]
     sizes = np.diff(layout.spans[pieces], axis=1)[:, 0]
     place = [pieces - layout.offsets[document], np.diff(layout.offsets)[document], sizes]
-    return Candidates(
-        np.zeros(len(pieces), np.int64),
-        pieces,
-        np.asarray(scores, np.float32)[:, None],
-        np.zeros((len(pieces), 2, 1), np.float32),
-        np.stack(place, axis=1).astype(np.int32),
-        np.zeros(len(pieces), np.int8),
-        np.zeros(len(pieces), np.int8),
-        np.ones(1, np.float32),
-    )
+    return candidates_of(np.zeros(len(pieces)), pieces, scores, np.stack(place, axis=1))
 
 
 def test_a_level_is_ordered_chunk_by_chunk_and_read_in_order():
     layout = layout_of([[100, 100, 100, 100]])
-    found = candidates_of(layout, np.arange(4), np.zeros(4))
+    found = found_in(layout, np.arange(4), np.zeros(4))
     chunk = layout.containing(np.arange(4), 2)
     assert fixed_order(found, chunk, [np.array([1.0, 1.0, 2.0, 2.0])]).tolist() == [2, 3, 0, 1]
 
@@ -177,10 +157,8 @@ def candidates_of_questions(sizes):
     question = np.repeat(np.arange(len(sizes)), sizes)
     piece = np.concatenate([np.sort(draw.choice(40, size, replace=False)) for size in sizes])
     place = np.stack([piece % 8, np.full(n, 8), draw.integers(50, 200, n), np.zeros(n, int)], axis=1)
-    scores, beside = draw.random((n, 2)).astype(np.float32), draw.random((n, 2, 1)).astype(np.float32)
-    vocabulary = np.ones(len(sizes), np.float32)
-    rare = np.zeros(n, np.int8)
-    return Candidates(question, piece, scores, beside, place.astype(np.int32), rare, rare, vocabulary)
+    scores, beside = draw.random((n, 2)), draw.random((n, 2, 1))
+    return candidates_of(question, piece, scores, place, beside=beside)
 
 
 def test_features_of_some_questions_are_those_computed_for_all():

@@ -4,15 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from candidate_rows import candidates_of, layout_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mog_assets.build.tools import Tools
 from mog_assets.search import relations, search
-from mog_assets.search.candidates import Candidates
 from mog_assets.search.relations import Mentioned, PageRank
 from mog_assets.search.retrieval import Retrieval
-from mog_assets.text.chunks import Layout
 
 NOTHING = []
 QUESTION = "When should garlic be planted and harvested?"
@@ -30,28 +29,21 @@ class Named:
         return row.astype(np.int64), document.astype(np.int64), weight.astype(np.float32)
 
 
-def layout_of(pieces):
+def short(*pieces):
     """Documents with so many pieces of 100 characters."""
-    spans = [(100 * i, 100 * i + 100) for count in pieces for i in range(count)]
-    offsets = np.concatenate([[0], np.cumsum(pieces)])
-    return Layout("", [f"d{i}" for i in range(len(pieces))], offsets, np.array(spans, np.int64).reshape(-1, 2))
+    return layout_of([[100] * count for count in pieces])
 
 
 def asked(layout, rows):
     """Candidates, given (question, piece) in order."""
     question, piece = np.array(rows, np.int64).reshape(-1, 2).T
-    n, questions = len(piece), int(question.max(initial=-1)) + 1
-    document = layout.document_of[piece]
-    place = np.zeros((n, 4), np.int32)
-    place[:, 0] = piece - layout.offsets[document]
-    scores, beside = np.zeros((n, 1), np.float32), np.zeros((n, 2, 1), np.float32)
-    return Candidates(
-        question, piece, scores, beside, place, np.zeros(n, np.int8), np.zeros(n, np.int8), np.ones(questions)
-    )
+    place = np.zeros((len(piece), 4), np.int32)
+    place[:, 0] = piece - layout.offsets[layout.document_of[piece]]
+    return candidates_of(question, piece, np.zeros(len(piece)), place)
 
 
 def test_a_document_that_the_best_candidates_name_scores_in_all_its_pieces():
-    layout = layout_of([1, 2, 1])
+    layout = short(1, 2, 1)
     found = asked(layout, [(0, 0), (0, 1), (0, 2), (0, 3)])
     value = np.array([10.0, 1, 1, 5])
     given = Mentioned(Named([(0, 1, 0.5), (3, 1, 0.9)]), layout).scores(found, value, NOTHING)
@@ -60,7 +52,7 @@ def test_a_document_that_the_best_candidates_name_scores_in_all_its_pieces():
 
 
 def test_what_only_worse_candidates_name_does_not_score():
-    layout = layout_of([1] * 8)
+    layout = short(*[1] * 8)
     found = asked(layout, [(0, i) for i in range(8)])
     value = 8.0 - np.arange(8)
     beyond = Named([(relations.NAMING, 7, 1.0)])
@@ -73,7 +65,7 @@ PIECES = [1, 3, 2, 1, 2]
 
 @given(EDGES, st.data())
 def test_questions_do_not_change_each_others_scores(edges, data):
-    layout, named = layout_of(PIECES), Named(list({(p, d): (p, d, w) for p, d, w in edges}.values()))
+    layout, named = short(*PIECES), Named(list({(p, d): (p, d, w) for p, d, w in edges}.values()))
     chosen = [sorted(data.draw(st.sets(st.integers(0, 8), min_size=1))) for _ in range(3)]
     rows = [(question, piece) for question, own in enumerate(chosen) for piece in own]
     value = np.array(data.draw(st.lists(st.integers(1, 9), min_size=len(rows), max_size=len(rows))), float)
@@ -89,7 +81,7 @@ def test_questions_do_not_change_each_others_scores(edges, data):
 
 @given(EDGES, st.data())
 def test_a_walk_is_that_of_a_dense_matrix(edges, data):
-    layout, edges = layout_of(PIECES), list({(p, d): (p, d, w) for p, d, w in edges}.values())
+    layout, edges = short(*PIECES), list({(p, d): (p, d, w) for p, d, w in edges}.values())
     pieces = sorted(data.draw(st.sets(st.integers(0, 8), min_size=1)))
     value = np.array(data.draw(st.lists(st.integers(1, 9), min_size=len(pieces), max_size=len(pieces))), float)
     documents = sorted(set(layout.document_of[pieces].tolist()))
@@ -133,6 +125,6 @@ def test_the_best_pieces_of_a_named_document_become_candidates(sample_project, m
 
 def test_no_more_documents_give_candidates_than_are_read():
     count = relations.NAMED + 5
-    layout = layout_of([1] * (count + 1))
+    layout = short(*[1] * (count + 1))
     mentioned = Mentioned(Named([(0, d, 1 / d) for d in range(1, count + 1)]), layout)
     assert mentioned.more(asked(layout, [(0, 0)]), np.ones(1)).tolist() == list(range(1, relations.NAMED + 1))
