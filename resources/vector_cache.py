@@ -98,18 +98,6 @@ class VectorCache:
 
         self.using(write, lambda: vectors.nbytes)
 
-    def missing(self, hashes: np.ndarray) -> np.ndarray:
-        """Return which of some keys it does not have, bool of shape (n,)."""
-        if not self.path.exists():
-            return np.ones(len(hashes), bool)
-
-        def read() -> np.ndarray:
-            with self.open() as cache:
-                stored = prefixes(_keys(cache))
-            return ~np.isin(prefixes(hashes), stored)
-
-        return self.using(read)
-
     def drop(self, hashes: np.ndarray, most: int) -> None:
         """Remove vectors that are stored elsewhere, and as many others as its bytes are more than `most`.
 

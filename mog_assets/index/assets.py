@@ -143,7 +143,7 @@ def build_encoded(work: Work) -> None:
     def texts(name: str) -> list[str]:
         return bucket_texts(documents.path(name), layout(name), 1)
 
-    with one_copy(work, keys, texts, "embeddings/level_1"):
+    with one_copy(work, keys, texts):
         encode_buckets(work, keys, lambda name: layout(name).count(1), texts)
     vectors = [np.load(path, mmap_mode="r") for path in _buckets(work)]
     if work.tools.encoder.settings.served:
