@@ -98,6 +98,7 @@ def test_rows_survive_json(method):
         ('I think {so}. {"answer_choice": "B"} Yes: {"answer_choice": "B"}', "B"),
         ('{"step_by_step_thinking": "long", "answer_choice": "B"', "B"),
         ('{"step_by_step_thinking": "an unescaped " quote", "answer_choice": "B"}', "B"),
+        ('{"answer_choice": "B. glucagon"}', "B"),
         ('{"answer_choice": "(B)"}', "B"),
         ('{"answer_choice": "Glucagon"}', "B"),
         ("**B**", "B"),

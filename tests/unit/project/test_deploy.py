@@ -1,5 +1,6 @@
 """The files in `deploy` start what this project has: commands, variables and paths exist, schemas are followed."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -12,7 +13,6 @@ from shared import ROOT
 
 import mog_assets
 from mog_assets import config
-from mog_assets.cli import main
 
 DEPLOY = ROOT / "deploy"
 COMPOSE = DEPLOY / "compose.yaml"
@@ -73,20 +73,13 @@ COMMANDS = [
 
 def command_of(program):
     """The click command of a program of this environment."""
-    if program == "mog":
-        return main
-    if program == "dagster":
-        from dagster._cli import cli
-
-        return cli
-    if program == "dagster-daemon":
-        from dagster._daemon.cli import cli
-
-        return cli
-    assert program == "dagster-webserver"
-    from dagster_webserver.cli import dagster_webserver
-
-    return dagster_webserver
+    module, name = {
+        "mog": ("mog_assets.cli", "main"),
+        "dagster": ("dagster._cli", "cli"),
+        "dagster-daemon": ("dagster._daemon.cli", "cli"),
+        "dagster-webserver": ("dagster_webserver.cli", "dagster_webserver"),
+    }[program]
+    return getattr(importlib.import_module(module), name)
 
 
 @pytest.mark.parametrize("words", COMMANDS)
