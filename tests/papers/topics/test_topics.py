@@ -209,7 +209,6 @@ def test_what_is_shown_has_labels_counts_and_pictures(built):
     assert counts["topics"] == len(built.model().centroids) >= 3
     assert counts["sample"] == len(built.model().seen)
     assert 0.7 * counts["sample"] <= counts["sample: assigned as by HDBSCAN"] <= counts["sample"]
-    assert 0.01 < built.model().facts["temperature"] < 1
     assert built.model().labels[0] in shown["topics"]
     assert "data:image/png" in shown["topics by corpus"]
     assert built.fitted.artefact.manifest.info["fitted"] == "fitted: there was no model, or a damaged one"
@@ -377,6 +376,28 @@ def test_distribution_over_topics_sums_to_one_and_is_largest_for_the_topic_that_
     assert within.sum() > 50
     np.testing.assert_array_equal(shares[within].argmax(axis=1), topics[within])
     np.testing.assert_array_equal(shares, found.distribution(vectors.astype(np.float16)))
+
+
+def test_temperature_is_the_one_at_which_topics_of_the_sample_are_most_likely():
+    draw = np.random.default_rng(0)
+    centroids = np.eye(3, 8, dtype=np.float32)
+    vectors = (centroids[draw.integers(0, 3, 400)] + draw.normal(scale=0.6, size=(400, 8))).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    chances = np.exp(vectors @ centroids.T / 0.2)
+    chances /= chances.sum(axis=1, keepdims=True)
+    topics = np.array([draw.choice(3, p=row / row.sum()) for row in chances.astype(np.float64)])
+
+    def likelihood(temperature):
+        facts = {"words": [[]] * 3, "size": [1] * 3, "temperature": temperature}
+        made = TopicModel(centroids, np.zeros(3, np.float32), np.array([], np.uint64), facts)
+        return float(np.log(made.distribution(vectors)[np.arange(400), topics]).mean())
+
+    found = topic_fitting._temperature(vectors, np.append(topics, OUTLIER)[:400], centroids)
+    assert 0.15 < found < 0.27
+    assert likelihood(found) >= max(likelihood(found * 0.97), likelihood(found * 1.03)) - 1e-6
+    # Vectors that are all nearest to their own centroid: the least temperature; none at all: the greatest.
+    assert topic_fitting._temperature(centroids, np.arange(3), centroids) == pytest.approx(0.01, abs=1e-3)
+    assert topic_fitting._temperature(np.zeros((4, 8)), np.full(4, OUTLIER), np.zeros((0, 8))) == 1
 
 
 def test_agreement_is_the_chance_that_question_and_piece_have_the_same_topic(built, encoder):
