@@ -35,6 +35,7 @@ def test_vectors_are_unit_float16(encoder):
     assert vectors.dtype == np.float16
     assert vectors.shape == (5, encoder.size) == (5, 384)
     np.testing.assert_allclose(np.linalg.norm(vectors.astype(np.float32), axis=1), 1, atol=2e-3)
+    assert encoder.encode([]).shape == (0, 384)
 
 
 def test_second_call_encodes_nothing(tmp_path):
@@ -140,6 +141,14 @@ def test_every_batch_of_a_gpu_has_padding(tiny, monkeypatch):
     # As many tokens as are read, and as many texts as would fill batches.
     encoder.encode([f"{n} " + "planted in October " * 20 for n in range(512)])
     assert len(full) == 3 and not any(full)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_padding_of_a_group_hardly_changes_a_vector(tiny, monkeypatch, pooling):
+    settings = EncoderSettings(model=str(tiny["article"]), device="cpu", dtype="float32", pooling=pooling)
+    exact = Encoder(settings).encode(TEXTS)
+    monkeypatch.setattr("mog_assets.resources.transformer._groups", lambda lengths, *_: _groups(lengths, "cuda"))
+    np.testing.assert_allclose(Encoder(settings).encode(TEXTS), exact, atol=2e-3)
 
 
 def test_encoding_that_is_interrupted_leaves_the_rest(tiny, monkeypatch):
