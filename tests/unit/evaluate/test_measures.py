@@ -155,6 +155,8 @@ def test_perfect_run_has_the_best_value_and_no_run_the_worst_of_every_measure():
     members = {"set": [question("q", *gold), question("silent", *gold)]}
     table = evaluate(runs, members, 2).set_index("question")
     assert range_of("tokens_to_answer") == (1, 2000)
+    elsewhere = evaluate(ranked_once((("other", "d", 100, 400), 1)), members, 2)
+    assert elsewhere["tokens_to_answer"].tolist() == [2000, 2000] and not elsewhere["ER"].any()
     described = ["question_set", "split", "evidence", "method", "document"]
     assert list(table.columns) == [*described, *measure_names(2), "answered"]
     for name in measure_names(2):
