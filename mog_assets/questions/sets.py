@@ -252,6 +252,14 @@ def report_rows(stored: Artefact, question_set: str) -> list[dict[str, Any]]:
         the worst place (0 … 1; None without a place), `not found` (what was not), and skipped: why the question is not
         used, empty if it is. First those that could be read, in the order of their file, then the others, of which
         nothing was looked for.
+
+    Raises:
+        MogError: an earlier version of this package wrote them.
     """
     table = pq.read_table(stored.path(REPORT), filters=[("question set", "=", question_set)])
+    if missing := {"id", "question", "split", "level"} - set(table.column_names):
+        raise MogError(
+            f"questions: expected a report with {', '.join(sorted(missing))}, got what an earlier version wrote: "
+            "run `mog run`"
+        )
     return table.drop_columns(["question set"]).to_pylist()

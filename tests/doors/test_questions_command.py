@@ -3,9 +3,12 @@
 import json
 import re
 
+import pyarrow.parquet as pq
 import pytest
 from animals import THINGS, quote_of, text_of, write_csv
 from shared import called, quiet_instance
+
+from mog_assets.questions import sets
 
 pytestmark = pytest.mark.full
 
@@ -100,6 +103,13 @@ def test_questions_of_a_set_that_is_not_there_or_not_read_are_refused(read, tmp_
     new["question_sets"] = {"faq": {"path": str(read.folder / "faq.csv"), "corpora": ["wild"]}}
     result = called("questions", "--config", make_project(tmp_path / "new", new).config)
     assert result.exit_code == 1 and "mog run" in result.stderr
+
+
+def test_a_report_of_an_earlier_version_says_what_to_do(read, monkeypatch):
+    written = pq.read_table
+    monkeypatch.setattr(sets.pq, "read_table", lambda *a, **k: written(*a, **k).drop_columns(["question"]))
+    result = called("questions", "--config", read.config)
+    assert result.exit_code == 1 and "with question, got what an earlier version wrote: run `mog run`" in result.stderr
 
 
 def test_questions_that_are_given_with_all_that_is_needed_are_not_spoken_of(sample_project):
