@@ -5,7 +5,8 @@ format's library with the first such file. A file that makes it fail is tried on
 depends on files before.
 
 A pool of processes, such as Pebble's, takes as long, but unpickles what the process answers, and imports the main
-module of who reads: a script without `if __name__ == "__main__"` fails, and to import Dagster takes half a second and 46 MiB.
+module of who reads: a script without `if __name__ == "__main__"` fails, and to import Dagster takes half a second and
+46 MiB.
 """
 
 from __future__ import annotations
