@@ -20,7 +20,7 @@ from shared import examples
 from mog_assets.build import plan
 from mog_assets.build.materialising import materialise
 from mog_assets.index.corpora import Corpora
-from mog_assets.index.mentions.edges import ALWAYS, Mentions, _outermost
+from mog_assets.index.mentions.edges import ALWAYS, Mentions
 from mog_assets.index.mentions.matching import Matcher, search_bucket
 from mog_assets.index.mentions.names import MOST_WORDS, Name, folded, names_of
 from mog_assets.search.relations import Edges
@@ -174,16 +174,6 @@ def test_what_is_searched_for_new_names_alone_is_byte_for_byte_what_is_searched_
 
 
 # Edges
-
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 6), st.integers(1, 4)), max_size=10))
-def test_of_places_within_longer_ones_only_the_longest_stay(spans):
-    rows = sorted((document, start, start + length) for document, start, length in spans)
-    document, start, end = np.array(rows, np.int64).reshape(-1, 3).T
-    kept = set(_outermost(document, start, end).tolist())
-    for i, (d, a, b) in enumerate(rows):
-        within = any(d == d2 and a2 <= a and b <= b2 and (a2, b2) != (a, b) for d2, a2, b2 in rows)
-        assert (i in kept) == (not within)
 
 
 def opened(project, corpora=("file", "folder")):
