@@ -28,7 +28,6 @@ from mog_assets.papers.experiments.lab import (
     registered,
     score_rows,
 )
-from mog_assets.papers.experiments.plots import turned_right_and_wrong
 from mog_assets.questions.sets import Question
 
 _DIFFERENCE = ("difference", "difference_low", "difference_high", "effect", "p", "detectable")
@@ -131,7 +130,7 @@ def of_model(lab: Lab, paper: str, claim: str, verdict: Verdict, because: str) -
 
 def flips(lab: Lab) -> Findings:
     """Count the answers that retrieval turns right and wrong."""
-    tables, scores, plots, claims = {}, [], {}, []
+    tables, scores, claims = {}, [], []
     stored, hows = AnsweredCases.read(lab), combinations(lab.settings)
     routed = {how.name for how in hows if how.retrieval is not None and how.retrieval.kind == "mog-paper"}
     for name, _, marks in stored.parts():
@@ -147,9 +146,8 @@ def flips(lab: Lab) -> Findings:
         rows = flip_rows(marks, {q.id: q.kind for q in members}, lab.seed)
         tables[f"{name}: answers of {BASELINE} and of every other way"] = without(rows, "p value")
         of_all = [row for row in rows if row["kind"] == "all"]
-        plots[f"{name}: turned right and wrong"] = turned_right_and_wrong(of_all, name)
         claims.append(_flips_claim(lab, name, [row for row in of_all if row["way"] in routed]))
-    return Findings(joined(scores), tables, plots, claims)
+    return Findings(joined(scores), tables, claims)
 
 
 def _flips_claim(lab: Lab, name: str, rows: Sequence[Mapping[str, Any]]) -> Claim:

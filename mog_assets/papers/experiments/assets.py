@@ -61,8 +61,6 @@ def build_experiment(experiment: Experiment, work: Work) -> None:
     work.counts |= {"rows": len(scores), "claims": len(findings.claims)}
     for title, rows in result.tables.items():
         work.show_table(title, rows)
-    for title, picture in findings.plots.items():
-        work.show_plot(title, picture)
     if result.claims:
         work.show_table("claims", verdicts([result]))
 

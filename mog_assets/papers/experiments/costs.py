@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.evaluate.answers import score_answers
-from mog_assets.evaluate.plots import accuracy_against_cost
 from mog_assets.evaluate.scores import interval
 from mog_assets.evaluate.significance import bootstrap_interval, by_document
 from mog_assets.papers.experiments.answers import EXTRA, AnsweredCases, of_answers, of_model, without
@@ -89,11 +88,10 @@ def map_reduce_relation(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]
 
 def cost(lab: Lab) -> Findings:
     """Return calls, tokens, money and accuracy of every answering method."""
-    tables, plots, claims = {}, {}, []
+    tables, claims = {}, []
     for name, answers, marks in AnsweredCases.read(lab).parts():
         scores = score_answers(marks, lab.seed)
         tables[f"{name}: cost and accuracy"] = cost_rows(answers, scores)
-        plots[f"{name}: accuracy against reading"] = accuracy_against_cost(scores, name)
         relation = map_reduce_relation(answers, lab.seed)
         if relation is None:
             continue
@@ -129,7 +127,7 @@ def cost(lab: Lab) -> Findings:
                 + "; the paper's own averages, 5,496.5 tokens against 3,066.0, are +79.3%",
             )
         )
-    return Findings(tables=tables, plots=plots, claims=claims)
+    return Findings(tables=tables, claims=claims)
 
 
 def _within(intervals: Sequence[tuple[float, float]]) -> Verdict:

@@ -70,13 +70,11 @@ class Findings:
         scores: A row per question set, cell and measure, with the columns of `score_rows`; empty if the results are not
             means over questions.
         tables: Further tables, rows by title.
-        plots: PNG plots by caption.
         claims: Claims of the papers, with verdicts.
     """
 
     scores: pd.DataFrame = field(default_factory=pd.DataFrame)
     tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    plots: Mapping[str, bytes] = field(default_factory=dict)
     claims: Sequence[Claim] = ()
 
 

@@ -12,7 +12,6 @@ import pandas as pd
 from mog_assets.config import Settings
 from mog_assets.evaluate.candidates_assets import training_examples
 from mog_assets.evaluate.significance import bootstrap_interval, by_document
-from mog_assets.papers.experiments import plots
 from mog_assets.papers.experiments.lab import Experiment, Findings, Lab, NothingToMeasure, registered
 from mog_assets.resources.errors import MogError
 from mog_assets.search import features
@@ -33,14 +32,11 @@ def learning_curve(lab: Lab) -> Findings:
         raise NothingToMeasure(str(reason)) from reason
     if not examples.measured.any():
         raise NothingToMeasure("question_sets: expected training questions with a quote or a relevant document")
-    tables, lines = {}, {}
+    tables = {}
     for kind in models_of(settings):
-        rows = _rows(lab, kind, examples, names)
-        tables[f"learning curve of {kind}, cross-validated by document"] = rows
-        lines[kind] = pd.DataFrame(rows).rename(columns={"training questions": "x", "ER": "value"})
-    ticks = sorted({int(x) for line in lines.values() for x in line["x"]})
-    picture = plots.curves(lines, "training questions", "ER (95 % interval)", "Learning curve", ticks, log=True)
-    return Findings(tables=tables, plots={"learning curve": picture})
+        title = f"learning curve of {kind}, cross-validated by document"
+        tables[title] = _rows(lab, kind, examples, names)
+    return Findings(tables=tables)
 
 
 def _rows(lab: Lab, kind: str, examples: Examples, names: Sequence[str]) -> list[dict[str, Any]]:

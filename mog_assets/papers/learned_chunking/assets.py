@@ -13,7 +13,6 @@ from mog_assets.build.recipe import Recipe, Work
 from mog_assets.config import Settings
 from mog_assets.papers.learned_chunking import learned, training
 from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles, sources, within
-from mog_assets.papers.learned_chunking.plots import chunker_curves
 from mog_assets.papers.learned_chunking.settings import CHUNKER
 from mog_assets.papers.mix_of_granularity.validation import validation_rows
 from mog_assets.questions.sets import load_questions
@@ -65,7 +64,7 @@ def build_chunker(work: Work) -> None:
         "tokens to answer on held-out documents": round(curve[best - 1]["validation_tokens"], 1),
     }
     work.info |= {"encoder": encoder.fingerprint, "device": scorer.facts["device"]}
-    work.show_plot("training", chunker_curves(curve, best))
+    work.show_table("training", curve)
     work.show_table("facts", [{"fact": name, "value": str(value)} for name, value in scorer.facts.items()])
 
 

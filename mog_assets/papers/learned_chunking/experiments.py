@@ -34,11 +34,8 @@ from mog_assets.papers.learned_chunking.grounds import (
     heuristic_row,
     learned_row,
     mean_of,
-    trained_scorer,
 )
-from mog_assets.papers.learned_chunking.plots import chunker_curves
-from mog_assets.papers.learned_chunking.settings import CHUNKER, ChunkerTraining
-from mog_assets.papers.learned_chunking.training import best_epoch
+from mog_assets.papers.learned_chunking.settings import CHUNKER
 from mog_assets.text.chunkers import CHUNKERS, sentences
 
 # A chunker is worth its training if it saves this share of the tokens.
@@ -50,7 +47,6 @@ def chunkers(lab: Lab) -> Findings:
     """Return every chunker at the mean length of `sentences`, with chunks ranked by similarity to the question."""
     grounds = grounds_of(lab)
     tables, by_article = [], []
-    plots: dict[str, bytes] = {}
     claims: dict[str, tuple[Verdict, str]] = {}
     recall: dict[str, tuple[Verdict, str]] = {}
     for name, ground in grounds.items():
@@ -75,15 +71,12 @@ def chunkers(lab: Lab) -> Findings:
         of_paper = f"{name}, ways to train"
         frames = [cells[best], cells["learned"], *(f.assign(cell=what) for what, f in others.items())]
         tables.append(score_rows(of_paper, frames, MEASURES[:3], best, lab.seed))
-        curve = _curve(lab, name, ground, training)
-        plots[f"{name}: training on two of three parts"] = chunker_curves(curve, best_epoch(curve))
     return Findings(
         joined(tables),
         tables={
             "documents": [_described(n, g) for n, g in grounds.items()],
             "learned, differences by document": by_article,
         },
-        plots=plots,
         claims=[
             *over_sets(
                 "Ours; after Learned Chunking",
@@ -124,19 +117,6 @@ def _differences(learned: pd.DataFrame, other: pd.DataFrame) -> pd.Series:
     """Return tokens to answer of one cell minus those of another, by question and document."""
     keys = ["question", "document"]
     return learned.set_index(keys)[TOKENS] - other.set_index(keys)[TOKENS]
-
-
-def _curve(lab: Lab, question_set: str, ground: Ground, training: ChunkerTraining) -> list[dict[str, float]]:
-    """Return the training curve of one fold, by epoch."""
-
-    def make() -> pd.DataFrame:
-        training_articles = [a for a, f in zip(ground.articles, ground.folds(), strict=True) if f]
-        return pd.DataFrame(trained_scorer(lab, training_articles, training).curve)
-
-    curve: list[dict[str, float]] = lab.cached(f"{question_set} curve", ["curve", training.model_dump()], make).to_dict(
-        "records"
-    )
-    return curve
 
 
 def _by_article(name: str, ground: Ground, cells: dict[str, pd.DataFrame], seed: int) -> list[dict[str, Any]]:

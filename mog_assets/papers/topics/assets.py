@@ -24,11 +24,12 @@ from mog_assets.papers.topics.model import (
     share_unseen,
     vector_hashes,
 )
-from mog_assets.papers.topics.plots import topics_by_corpus
 from mog_assets.papers.topics.settings import TOPICS
 from mog_assets.resources.errors import MogError
 
 GROUP = "topics"
+# Columns of a table.
+_MOST_CORPORA = 30
 
 
 def _vector_keys(level: int) -> tuple[str, ...]:
@@ -115,12 +116,13 @@ def _fit(work: Work, buckets: list[Bucket], wanted: dict[str, Any]) -> TopicMode
 
 
 def _show(work: Work, model: TopicModel, buckets: dict[str, list[Bucket]]) -> None:
-    """Show the topics, and the distribution of every corpus's chunks over them."""
+    """Show the topics, and the distribution of every corpus's chunks over them (AT-RAG, figure 3)."""
     number, labels = len(model.centroids), model.labels
     counts = np.zeros((len(buckets), number + 1), np.int64)
     for row, sizes in enumerate(buckets.values()):
         for bucket in sizes:
             counts[row] += np.bincount(model.assign(bucket.vector_bucket.open())[0] - OUTLIER, minlength=number + 1)
+    shown, shares = list(buckets)[:_MOST_CORPORA], counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     outliers = counts[:, 0].sum() / max(int(counts.sum()), 1)
     work.counts |= {
         "topics": number,
@@ -137,11 +139,11 @@ def _show(work: Work, model: TopicModel, buckets: dict[str, list[Bucket]]) -> No
                 "label": labels[t],
                 "in the sample": model.facts["size"][t],
                 "chunks": int(counts[:, t + 1].sum()),
+                **{f"share of {corpus}": round(float(shares[row, t + 1]), 4) for row, corpus in enumerate(shown)},
             }
             for t in range(min(number, 50))
         ],
     )
-    work.show_plot("topics by corpus", topics_by_corpus(list(buckets), counts, labels))
 
 
 def build_assigned(work: Work) -> None:

@@ -204,13 +204,13 @@ def test_chunks_of_every_level_get_topics_of_their_own_vectors(built):
             np.testing.assert_array_equal(read_topics(read("topics/assigned", corpus), level), expected)
 
 
-def test_what_is_shown_has_labels_counts_and_pictures(built):
+def test_what_is_shown_has_labels_counts_and_shares_by_corpus(built):
     shown, counts = built.fitted.artefact.shown(), built.fitted.artefact.manifest.counts
     assert counts["topics"] == len(built.model().centroids) >= 3
     assert counts["sample"] == len(built.model().seen)
     assert 0.7 * counts["sample"] <= counts["sample: assigned as by HDBSCAN"] <= counts["sample"]
     assert built.model().labels[0] in shown["topics"]
-    assert "data:image/png" in shown["topics by corpus"]
+    assert "share of one" in shown["topics"] and "share of two" in shown["topics"]
     assert built.fitted.artefact.manifest.info["fitted"] == "fitted: there was no model, or a damaged one"
 
 

@@ -37,7 +37,6 @@ from mog_assets.papers.experiments.lab import (
     score_row,
     score_rows,
 )
-from mog_assets.papers.experiments.plots import curves
 from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS
 from mog_assets.questions.sets import Question
 
@@ -88,7 +87,7 @@ def unmeasured(papers: Sequence[tuple[str, str]], used: Sequence[Mapping[str, An
 def key_position(lab: Lab) -> Findings:
     """Return the key document at several positions of contexts of several sizes, one prompt against map-reduce."""
     sizes, positions = varied(lab)
-    size, tables, plots, claims = max(sizes), [], {}, []
+    size, tables, claims = max(sizes), [], []
     cases = [(k, p, way) for k in sizes for p in positions for way in _WAYS]
 
     def ask(name: str, questions: Sequence[Question], find: Find) -> list[pd.DataFrame]:
@@ -109,21 +108,10 @@ def key_position(lab: Lab) -> Findings:
             pairs.append((outside, inside))
         table = paired_rows(name, pairs, measures, lab.seed)
         tables.append(table)
-        plots[f"{name}: accuracy by position of the key document"] = curves(
-            {
-                f"top {k}, {way}": _rows(table, [f"top {k}, {p} %, {way}" for p in positions], measures[0], positions)
-                for k in sizes
-                for way in _WAYS
-            },
-            "position of the key document, percentile",
-            measures[0],
-            f"{name}: accuracy with the key document in the context",
-            sorted(positions),
-        )
         claims += _position_claims(lab, name, table, measures[0])
     if not by_name:
         claims = unmeasured([_PAPERS["mean"], _PAPERS["middle"]], used)
-    return Findings(joined(tables), {"questions": used}, plots, claims)
+    return Findings(joined(tables), {"questions": used}, claims)
 
 
 def _position(lab: Lab, name: str, find: Any, top_k: int, percentile: int, way: str, size: int) -> pd.DataFrame:
@@ -148,11 +136,6 @@ def _ends(positions: Sequence[int]) -> tuple[list[int], list[int]]:
     """Return the first and last positions, and those between them."""
     ends = {min(positions), max(positions)}
     return sorted(ends), [p for p in positions if p not in ends]
-
-
-def _rows(table: pd.DataFrame, cells: Sequence[str], measure: str, varied: Sequence[int]) -> pd.DataFrame:
-    """Return rows of some cells with the varied value as x, in the order of x."""
-    return table[table["measure"] == measure].set_index("cell").loc[list(cells)].assign(x=varied).sort_values("x")
 
 
 def _position_claims(lab: Lab, name: str, table: pd.DataFrame, measure: str) -> list[Claim]:
@@ -183,7 +166,7 @@ def documents(lab: Lab) -> Findings:
     """Return the key document among an increasing number of others, in one prompt."""
     sizes = sorted(set(EXPERIMENT_SETTINGS.of(lab.settings).documents))
     positions = list(dict.fromkeys(EXPERIMENT_SETTINGS.of(lab.settings).positions))
-    tables, plots, claims = [], {}, []
+    tables, claims = [], []
 
     def ask(name: str, questions: Sequence[Question], find: Find) -> list[pd.DataFrame]:
         def contexts(size: int) -> list[tuple[Case, list[Any]]]:
@@ -206,10 +189,6 @@ def documents(lab: Lab) -> Findings:
         measures = accuracy_measures(candidates(lab)[name])
         table = score_rows(name, cells, measures, _documents(sizes[0]), lab.seed)
         tables.append(table)
-        rows = _rows(table, [_documents(size) for size in sizes], measures[0], sizes)
-        plots[f"{name}: accuracy by number of documents"] = curves(
-            {ONE: rows}, "documents in the context, the key document among them", measures[0], name, sizes
-        )
         if len(sizes) < 2:
             claims.append(untestable(*_PAPERS["documents"], "experiments.documents: one number of documents only"))
             continue
@@ -225,7 +204,7 @@ def documents(lab: Lab) -> Findings:
         )
     if not by_name:
         claims = unmeasured([_PAPERS["documents"]], used)
-    return Findings(joined(tables), {"questions": used}, plots, claims)
+    return Findings(joined(tables), {"questions": used}, claims)
 
 
 def _documents(size: int) -> str:

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 
 from mog_assets.config import RetrieverName, Settings
 from mog_assets.index.vector_stores import VECTOR_STORES
-from mog_assets.papers.experiments import plots
 from mog_assets.papers.experiments.conclusions import untestable
 from mog_assets.papers.experiments.lab import Claim, Experiment, Findings, Lab, registered
 from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS
@@ -30,7 +29,7 @@ _PAPER_STORAGE = 2.7
 
 def seconds(lab: Lab) -> Findings:
     """Return seconds per question with 1 to n levels, by BM25 and by vectors; router and retrieval timed separately."""
-    rows, lines, statements = [], {}, []
+    rows, statements = [], []
     repeats = EXPERIMENT_SETTINGS.of(lab.settings).repeats
     for name in lab.tested():
         table = lab.cached(f"{name} seconds", repeats, lambda name=name: _timed(lab, name))  # type: ignore[misc]
@@ -53,7 +52,6 @@ def seconds(lab: Lab) -> Findings:
                 )
             routed = part[part["routed"]]
             total = 1000 * (routed["encoding"] + routed["router"] + routed["retrieval"])
-            lines[f"{name}, {retriever}"] = pd.DataFrame({"x": routed["levels"], "value": total})
             plain = float(1000 * part.loc[~part["routed"], "plain"].iloc[0])
             statements.append(
                 f"{name}, {retriever}: {plain:.2f} ms without router, {total.iloc[0]:.2f} ms with it at 1 level, "
@@ -66,11 +64,6 @@ def seconds(lab: Lab) -> Findings:
         tables={
             f"time of a question (median of {repeats} runs over all test questions together, "
             "after a warm-up; on the machine of the experiment)": rows
-        },
-        plots={
-            "time against number of levels, with router": plots.curves(
-                lines, "levels", "ms per question", "Retrieval with router", list(lab.settings.level_range)
-            )
         },
         claims=[
             untestable(table11, "The router makes answering about 60 % slower.", reader + figures),

@@ -14,7 +14,6 @@ from mog_assets.config import Settings
 from mog_assets.evaluate.measures import headline_measures
 from mog_assets.evaluate.scores import interval
 from mog_assets.evaluate.significance import RESAMPLES, by_document, ends, resampled_means
-from mog_assets.papers.experiments import plots
 from mog_assets.papers.experiments.conclusions import every, joined, over_sets, turned, untestable
 from mog_assets.papers.experiments.lab import (
     Experiment,
@@ -42,7 +41,7 @@ def k_r(lab: Lab) -> Findings:
     if not lab.tested():
         raise NothingToMeasure("no test question has evidence")
     settings, values = lab.settings, sorted(set(EXPERIMENT_SETTINGS.of(lab.settings).k_r))
-    method, tables, lines = parse("mog-paper", settings), [], {}
+    method, tables = parse("mog-paper", settings), []
     few: dict[str, tuple[Verdict, str]] = {}
     many: dict[str, tuple[Verdict, str]] = {}
     for name in lab.tested():
@@ -54,8 +53,6 @@ def k_r(lab: Lab) -> Findings:
 
         cells = [lab.measured(name, f"k_r = {value}", value, partial(find, value)) for value in values]
         tables.append(score_rows(name, cells, headline_measures(settings.k), f"k_r = {values[0]}", lab.seed))
-        line = tables[-1][tables[-1]["measure"] == "ER"]
-        lines[name] = line.assign(x=values)
         rows = [score_row(tables[-1], name, f"k_r = {value}", "ER") for value in values[1:]]
         if rows:
             figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in rows)
@@ -64,7 +61,6 @@ def k_r(lab: Lab) -> Findings:
     figure5 = "Mix-of-Granularity, figure 5 and appendix F"
     return Findings(
         joined(tables),
-        plots={"ER against k_r": plots.curves(lines, "k_r", "ER", "MoG with more chunks in the mix", values, log=True)},
         claims=[
             *over_sets(figure5, "MoG gets better with more chunks of each level in the mix.", many),
             *over_sets(figure5, "MoG is as good with few chunks of each level in the mix as with many.", few),

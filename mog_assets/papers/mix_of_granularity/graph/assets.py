@@ -17,8 +17,8 @@ from mog_assets.index.layouts import bucket_layout
 from mog_assets.index.statistics import Counted
 from mog_assets.index.statistics_assets import statistics_settings, write_statistics
 from mog_assets.index.tokens import assemble, languages_of
-from mog_assets.papers.mix_of_granularity.graph import checks, plots
-from mog_assets.papers.mix_of_granularity.graph.building import BuiltGraph, make
+from mog_assets.papers.mix_of_granularity.graph import checks
+from mog_assets.papers.mix_of_granularity.graph.building import make
 from mog_assets.papers.mix_of_granularity.graph.index_on_disk import save_terms
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around
 from mog_assets.papers.mix_of_granularity.graph.packed import save_matrix
@@ -28,12 +28,6 @@ from mog_assets.text.chunks import Layout
 from mog_assets.text.terms import ANALYSIS
 
 GROUP = "mix_of_granularity"
-
-# Most nodes in a plot.
-_SHOWN_NODES = 24
-_SHOWN_HOPS = 2
-# From this share on, two nodes count as repetitions.
-_REPEATED = 0.8
 
 
 def build_sentence_graph(work: Work) -> None:
@@ -45,7 +39,7 @@ def build_sentence_graph(work: Work) -> None:
 
 
 def _join(work: Work, counts: Any) -> None:
-    """Make the graph and the neighbourhoods of nodes with these term counts, with plots and tables."""
+    """Make the graph and the neighbourhoods of nodes with these term counts, with a table of them."""
     layout = checks.open_nodes(work)
     lengths = np.diff(layout.spans, axis=1).ravel()
     built = make(work, counts, lengths)
@@ -61,10 +55,8 @@ def _join(work: Work, counts: Any) -> None:
         "nodes of the largest component": int(np.bincount(components).max(initial=0)),
         "nodes without neighbours": int((graph.degrees == 0).sum()),
     }
-    work.show_plot("neighbours", plots.degree_histogram(graph.degrees))
     hops = range(GRAPH.of(work.settings).hops + 1)
     work.show_table("neighbourhoods", [_reach(built.around, hop, layout, lengths) for hop in hops])
-    _show_example(work, built, layout)
 
 
 def _nodes(work: Work) -> Any:
@@ -119,60 +111,6 @@ def _documents(indptr: np.ndarray, indices: np.ndarray, layout: Layout) -> np.nd
     new[1:] = document[1:] != document[:-1]
     new[indptr[:-1]] = True
     return np.add.reduceat(new, indptr[:-1], dtype=np.int64)
-
-
-def _show_example(work: Work, built: BuiltGraph, layout: Layout) -> None:
-    """Plot the neighbourhood with the most documents among those that fit into a plot.
-
-    One with different texts is preferred: a phrase that many documents repeat shows little.
-    """
-    graph, around = built.graph, built.around
-    hops = min(_SHOWN_HOPS, GRAPH.of(work.settings).hops)
-    indptr, indices = around.within(hops)
-    sizes = np.diff(indptr)
-    repeated = np.zeros(graph.nodes, bool)
-    repeated[graph.rows[graph.shares >= _REPEATED]] = True
-    repeats = np.logical_or.reduceat(repeated[indices], indptr[:-1])
-    documents = _documents(indptr, indices, layout)
-    unfit = (sizes < 2) | (sizes > _SHOWN_NODES)
-    centre = int(np.lexsort((-sizes, -documents, repeats, unfit))[0])
-    if unfit[centre]:
-        return
-    nodes = indices[indptr[centre] : indptr[centre + 1]]
-    distance = np.full(len(nodes), hops)
-    for hop in range(hops - 1, -1, -1):
-        starts, members = around.within(hop)
-        distance[np.isin(nodes, members[starts[centre] : starts[centre + 1]])] = hop
-    order = np.argsort(distance, kind="stable")
-    nodes, distance = nodes[order], distance[order]
-    number = {int(node): i for i, node in enumerate(nodes)}
-    inside = graph.edges[np.isin(graph.edges, nodes).all(axis=1)]
-    edges = np.array([(number[a], number[b]) for a, b in inside.tolist()])
-    position = layout.document_of[nodes]
-    names = [layout.documents[i] for i in position]
-    texts = _texts(work, set(position.tolist()))
-    picture = plots.neighbourhood(edges, distance, names, f"A neighbourhood of {hops} hops")
-    work.show_plot("a neighbourhood", picture)
-    rows = zip(distance, names, position, layout.spans[nodes], strict=True)
-    table = [
-        {"node": i, "hops": int(hop), "document": name, "text": texts[document][start:end]}
-        for i, (hop, name, document, (start, end)) in enumerate(rows)
-    ]
-    work.show_table("its nodes", table)
-
-
-def _texts(work: Work, wanted: set[int]) -> dict[int, str]:
-    """Read the texts of some documents, by their position."""
-    texts: dict[int, str] = {}
-    documents, base = work.input("documents"), 0
-    for name in documents.names("bucket"):
-        rows = pq.read_metadata(documents.path(name)).num_rows
-        here = sorted(position for position in wanted if base <= position < base + rows)
-        if here:
-            column = pq.read_table(documents.path(name), columns=["text"])["text"]
-            texts |= {position: column[position - base].as_py() for position in here}
-        base += rows
-    return texts
 
 
 def build_hop_statistics(work: Work) -> None:
