@@ -194,8 +194,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: [TOPICS.of(tools.settings).model_dump(), tools.settings.seed],
             repeatable=True,
             steady=True,
-            # Models know their temperature since 2.
-            version="2",
+            version="3",
             intact=lambda tools, stored: is_intact(stored),
             kinds=("scikitlearn",),
         ),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,26 +12,22 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.documents.worker import python
 from mog_assets.index.encoding import bucket_texts
 from mog_assets.index.layouts import bucket_layout
 from mog_assets.papers.compiled import keep
-from mog_assets.papers.topics.hiding import hidden
 from mog_assets.papers.topics.model import (
     COMPONENTS,
     FAR,
     FORM,
-    HALVINGS,
     NEIGHBOURS,
     OUTLIER,
-    TEMPERATURES,
     Bucket,
     TopicModel,
     encoded,
     vector_hashes,
 )
-from mog_assets.papers.topics.processes import SPAWN, deaf_children, end_with_parent
 from mog_assets.papers.topics.settings import TopicSettings
-from mog_assets.papers.topics.terms import topic_terms
 from mog_assets.resources import extras
 from mog_assets.resources.errors import MogError
 
@@ -60,16 +59,15 @@ def fit_buckets(
     hashes = [vector_hashes(bucket.vector_bucket.open()) for bucket in paths]
     seen = np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]))
     vectors, texts = _sample(paths, hashes, level, seen[: options.sample])
-    topics = _cluster(vectors, texts, options, seed)
-    number = int(topics.max(initial=OUTLIER)) + 1
+    topics, words = _cluster(vectors, texts, options, seed)
+    number = len(words)
     centroids, thresholds = _centroids(vectors, topics, number, options.outlier_quantile)
     facts = {
         **made_with(level, options, seed, encoder, made_by),
-        "words": topic_terms(texts, topics, number),
+        "words": words,
         "size": np.bincount(topics[topics >= 0], minlength=number).tolist(),
         "sample": len(topics),
         "outliers": int((topics == OUTLIER).sum()),
-        "temperature": _temperature(vectors, topics, centroids),
     }
     model = TopicModel(centroids, thresholds, seen, facts)
     facts["agreeing"] = int((model.assign(vectors)[0] == topics).sum())
@@ -103,31 +101,22 @@ def fit_apart(arguments: Mapping[str, Any]) -> None:
     Raises:
         MogError: that process failed or was killed.
     """
-    answers, answer = SPAWN.Pipe(duplex=False)
-    process = SPAWN.Process(target=_fit_and_tell, args=(answer, dict(arguments)))
-    with deaf_children():
-        process.start()
-    # If the process ends without an answer, the pipe then closes too.
-    answer.close()
-    try:
-        fault = answers.recv_bytes().decode()
-        process.join()
-    except EOFError:
-        process.join()
-        fault = f"its process ended with exit code {process.exitcode}; where that is -9, lower topics.sample"
-    if fault:
+    # There may be more buckets than an argument of a program can name.
+    command, given = python(__name__, ""), json.dumps(arguments)
+    done = subprocess.run(command, input=given, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        fault = f"its process ended with exit code {done.returncode}; where that is -9, lower topics.sample"
+        if done.returncode == 1 and (lines := done.stderr.strip().splitlines()):
+            fault = lines[-1]
         raise MogError(f"topics/model could not be fitted: {fault}")
 
 
-def _fit_and_tell(answer: Any, arguments: dict[str, Any]) -> None:
-    end_with_parent()
-    fault = ""
-    try:
-        fit_buckets(**arguments)
-    # Several libraries raise arbitrary exceptions; the waiting process gets the text.
-    except Exception as error:
-        fault = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    answer.send_bytes(fault.encode())
+def main(_: str) -> None:
+    """Fit as standard input says, in this process, which ends with it."""
+    # BERTopic imports them for what is not used here, which takes longer than most fits.
+    for unused in ("langchain_core", "openai", "sentence_transformers", "transformers"):
+        sys.modules.setdefault(unused, None)  # type: ignore[arg-type]
+    fit_buckets(**json.load(sys.stdin))
 
 
 def _sample(
@@ -154,14 +143,16 @@ def _sample(
     return stacked.astype(np.float32), [texts[i] for i in order]
 
 
-def _cluster(vectors: np.ndarray, texts: Sequence[str], settings: TopicSettings, seed: int) -> np.ndarray:
-    """Return HDBSCAN's topic of every vector, the largest topic first."""
+def _cluster(
+    vectors: np.ndarray, texts: Sequence[str], settings: TopicSettings, seed: int
+) -> tuple[np.ndarray, list[list[str]]]:
+    """Return HDBSCAN's topic of every vector, the largest topic first, and the words of each topic."""
     # HDBSCAN needs two clusters of the smallest size to find any.
     if len(vectors) < 2 * settings.min_topic_size:
-        return np.full(len(vectors), OUTLIER)
-    # BERTopic imports them for what is not used here, which takes longer than most fits.
-    with extras.needed("topics"), hidden("langchain_core", "openai", "sentence_transformers", "torch", "transformers"):
+        return np.full(len(vectors), OUTLIER), []
+    with extras.needed("topics"):
         from bertopic import BERTopic
+        from bertopic.vectorizers import ClassTfidfTransformer
     from hdbscan import HDBSCAN
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.neighbors import NearestNeighbors
@@ -170,7 +161,7 @@ def _cluster(vectors: np.ndarray, texts: Sequence[str], settings: TopicSettings,
     # Compiling them takes seconds, and fitting a small sample next to nothing.
     for module in (layouts, umap_, utils):
         keep(*vars(module).values())
-    words = CountVectorizer(stop_words="english")
+    words = CountVectorizer(stop_words="english", token_pattern=r"\b[^\W\d]\w+\b")
     analyse = words.build_analyzer()
     # BERTopic fails on fewer than two words; with white space around it, a text has at least two characters.
     if len({word for text in texts for word in analyse(text)}) < 2:
@@ -193,12 +184,14 @@ def _cluster(vectors: np.ndarray, texts: Sequence[str], settings: TopicSettings,
         ),
         hdbscan_model=HDBSCAN(min_cluster_size=settings.min_topic_size, core_dist_n_jobs=1),
         vectorizer_model=words,
+        ctfidf_model=ClassTfidfTransformer(reduce_frequent_words=True),
     )
     with warnings.catch_warnings():
         # The warning says that new vectors cannot be transformed: centroids do that here.
         warnings.filterwarnings("ignore", "precomputed_knn", UserWarning)
         topics, _ = model.fit_transform(list(texts), vectors)
-    return np.asarray(topics, np.int64)
+    number = max(topics, default=OUTLIER) + 1
+    return np.asarray(topics, np.int64), [[word for word, _ in model.get_topic(t) if word] for t in range(number)]
 
 
 def _centroids(vectors: np.ndarray, topics: np.ndarray, number: int, quantile: float) -> tuple[np.ndarray, np.ndarray]:
@@ -219,27 +212,3 @@ def _centroids(vectors: np.ndarray, topics: np.ndarray, number: int, quantile: f
         if not of_topic.all():
             thresholds[topic] = min(thresholds[topic], np.quantile(cosines[~of_topic], FAR))
     return centroids, thresholds
-
-
-def _temperature(vectors: np.ndarray, topics: np.ndarray, centroids: np.ndarray) -> float:
-    """Return the temperature at which the softmax of cosines makes the topics of a sample most likely.
-
-    The likelihood is concave in the inverse of the temperature, so its slope has one root; where every vector is
-    nearest to the centroid of its topic there is none, and the least temperature is best.
-    """
-    rows = topics >= 0
-    cosines = vectors[rows].astype(np.float64) @ centroids.T.astype(np.float64)
-    least, most = 1 / TEMPERATURES[1], 1 / TEMPERATURES[0]
-    if not cosines.size:
-        return TEMPERATURES[1]
-    similarity = float(cosines[np.arange(len(cosines)), topics[rows]].mean())
-    largest = cosines.max(axis=1, keepdims=True)
-    for _ in range(HALVINGS):
-        inverse = float(np.sqrt(least * most))
-        shares = np.exp(inverse * (cosines - largest))
-        expected = (shares * cosines).sum(axis=1) / shares.sum(axis=1)
-        if similarity >= expected.mean():
-            least = inverse
-        else:
-            most = inverse
-    return round(float(1 / np.sqrt(least * most)), 4)

@@ -36,10 +36,8 @@ FAR = 0.999
 # Cosines are compared after rounding: the summation order of a library must not decide on a topic.
 DECIMALS = 6
 _ROWS_AT_ONCE = 65_536
-# Between which the temperature of distributions is sought, and in how many steps: to a hundredth of itself.
-TEMPERATURES, HALVINGS = (0.01, 1.0), 12
 # Part of what a model was made with: raised when other facts are stored, or stored facts are made otherwise.
-FORM = 2
+FORM = 3
 
 
 @dataclass(frozen=True)
@@ -71,9 +69,9 @@ class TopicModel:
         thresholds: float32 of shape (topics,): cosine with the centroid below which a vector is not of the topic.
         seen: uint64, sorted: `vector_hashes` of all chunks that existed when it was fitted.
         facts: `level`, `settings`, `seed`, `encoder` (fingerprint) and `made_by` (of the vectors) that it was fitted
-            with; per topic its `words` (see `topic_terms`), and its `size` in the sample; the number of chunks in the
-            `sample`, of its `outliers` by HDBSCAN, and of those `agreeing`: with the same topic by `assign` and
-            HDBSCAN; the `temperature` of `distribution`.
+            with; per topic its `words` by BERTopic, the best first, and its `size` in the sample; the number of chunks
+            in the `sample`, of its `outliers` by HDBSCAN, and of those `agreeing`: with the same topic by `assign` and
+            HDBSCAN.
     """
 
     centroids: np.ndarray
@@ -105,7 +103,9 @@ class TopicModel:
         topics, probabilities = np.full(n, OUTLIER, np.int32), np.zeros(n, np.float32)
         if not len(self.centroids):
             return topics, probabilities
-        self._fits(vectors)
+        size, wanted = np.shape(vectors)[1], self.centroids.shape[1]
+        if size != wanted:
+            raise MogError(f"topics/model: expected vectors of size {wanted}, got size {size}: run `mog run`")
         centroids = self.centroids.T.astype(np.float64)
         for start in range(0, n, _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)
@@ -117,66 +117,13 @@ class TopicModel:
             probabilities[rows] = np.where(near, np.clip(cosine, 0, 1), 0)
         return topics, probabilities
 
-    def distribution(self, vectors: np.ndarray) -> np.ndarray:
-        """Return how much each vector is of each topic: the softmax of its cosines with centroids, at `temperature`.
-
-        An outlier has a distribution too: it is flatter, because no cosine stands out. The largest share is that of the
-        topic that `assign` gives, unless the vector is an outlier or two cosines are equal to six decimals.
-
-        Args:
-            vectors: Unit vectors of the encoder it was fitted with, shape (n, size).
-
-        Returns:
-            float32 of shape (n, topics); rows sum to 1. Shape (n, 0) if there are no topics.
-
-        Raises:
-            MogError: the vectors have another size.
-        """
-        if not len(self.centroids):
-            return np.zeros((len(vectors), 0), np.float32)
-        self._fits(vectors)
-        shares = np.asarray(vectors, np.float32) @ self.centroids.T
-        shares /= np.float32(self.temperature)
-        shares -= shares.max(axis=1, keepdims=True)
-        np.exp(shares, out=shares)
-        shares /= shares.sum(axis=1, keepdims=True)
-        return shares
-
-    @property
-    def temperature(self) -> float:
-        """By which cosines are divided in `distribution`: the most likely one for the chunks it was fitted on."""
-        return float(self.facts["temperature"])
-
-    def _fits(self, vectors: np.ndarray) -> None:
-        size, wanted = np.shape(vectors)[1], self.centroids.shape[1]
-        if size != wanted:
-            raise MogError(f"topics/model: expected vectors of size {wanted}, got size {size}: run `mog run`")
-
-
-def agreement(model: TopicModel, question_vectors: np.ndarray, piece_vectors: np.ndarray) -> np.ndarray:
-    """Return how far pieces are of the same topics as questions: the products of their distributions over topics.
-
-    Args:
-        model: The topic model.
-        question_vectors: Unit vectors, shape (questions, size).
-        piece_vectors: Unit vectors, shape (pieces, size).
-
-    Returns:
-        float32 of shape (questions, pieces) in [0, 1]: the chance that a topic drawn for the question and one drawn for
-        the piece are the same. 0 if there are no topics.
-
-    Raises:
-        MogError: the vectors have another size than those that the model was fitted on.
-    """
-    return model.distribution(question_vectors) @ model.distribution(piece_vectors).T
-
 
 def distinct(labels: Sequence[str], words: Sequence[Sequence[str]]) -> list[str]:
     """Return labels that differ from each other: equal ones get a term of their topic that others lack, or a number.
 
     Args:
         labels: Of the topics, in order; an empty one becomes `topic` with its number.
-        words: Terms of each topic.
+        words: Of each topic.
     """
     wanted = [label or f"topic {topic}" for topic, label in enumerate(labels)]
     times = Counter(label.casefold() for label in wanted)

@@ -1,9 +1,8 @@
 """Topics: what is found, when it is found again, and what every chunk and its point is given."""
 
 import multiprocessing
-import os
 import random
-import signal
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
@@ -27,7 +26,6 @@ from mog_assets.papers.topics import fitting as topic_fitting
 from mog_assets.papers.topics.assign import document_topics, read_topics
 from mog_assets.papers.topics.model import OUTLIER, TopicModel, open_model
 from mog_assets.papers.topics.settings import TopicSettings
-from mog_assets.papers.topics.terms import topic_terms
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MissingArtefact, MogError
@@ -250,30 +248,6 @@ def test_nothing_stored_needs_pickle(built):
 # What topics are called.
 
 
-def test_terms_of_a_topic_are_one_form_of_each_word_and_words_that_stand_together():
-    texts = [
-        "Acute lymphoblastic leukemia in 2019; a lymphoblastic leukemia of children needs care.",
-        "Lymphoblastic leukemia, page 12: the DNA of leukemia. Care for children!",
-        "Leaves and leaf, 12 cm: the plants need soil and care.",
-        "A plant's leaf; plants with leaves. Soil, plants.",
-    ]
-    first, second = topic_terms(texts, np.array([0, 0, 1, 1]), 2)
-    assert first[:2] == ["lymphoblastic leukemia", "children"] and "DNA" in first
-    assert set(second) == {"plants", "leaf", "soil"}
-    # Half of the topics have it, stop words, units and numbers say nothing.
-    assert not {"care", "cm", "12", "the", "2019", "leaves", "plant", "leukemia"} & {*first, *second}
-
-
-def test_terms_do_not_depend_on_the_order_of_texts_and_need_no_words():
-    texts, topics = list(planted().values()), np.repeat([0, 1, 2], DOCUMENTS)
-    order = np.random.default_rng(0).permutation(len(texts))
-    shuffled = topic_terms([texts[i] for i in order], topics[order], 3)
-    assert topic_terms(texts, topics, 3) == shuffled
-    assert all(set(terms) <= set(words) for terms, words in zip(shuffled, VOCABULARIES.values(), strict=True))
-    assert topic_terms(["...", "12 34"], np.array([0, OUTLIER]), 1) == [[]]
-    assert topic_terms([], np.array([], int), 0) == []
-
-
 def test_equal_labels_of_topics_are_told_apart():
     words = [["oak", "ash", "elm"], ["oak", "ash", "yew"], [], ["oak"], ["oak"]]
     labels = ["Trees", "trees", "", "outlier", "outlier"]
@@ -323,7 +297,7 @@ def test_filter_by_topics_that_are_missing_or_of_other_chunks_names_the_remedy(p
 
 
 def by_hand(thresholds=(0.9, 0.5)):
-    facts = {"words": [["ash", "oak"], ["sea"]], "size": [3, 4], "encoder": "e", "temperature": 0.1}
+    facts = {"words": [["ash", "oak"], ["sea"]], "size": [3, 4], "encoder": "e"}
     return TopicModel(np.eye(2, 4, dtype=np.float32), np.array(thresholds, np.float32), np.array([], np.uint64), facts)
 
 
@@ -349,63 +323,12 @@ def test_topic_of_a_vector_does_not_depend_on_what_is_assigned_with_it():
 def test_vectors_of_another_size_are_refused():
     with pytest.raises(MogError, match="topics/model: expected vectors of size 4, got size 3: run `mog run`"):
         by_hand().assign(np.eye(3))
-    with pytest.raises(MogError, match="topics/model: expected vectors of size 4, got size 3: run `mog run`"):
-        by_hand().distribution(np.eye(3))
 
 
 def test_model_without_topics_gives_outliers_only():
     none = TopicModel(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.array([], np.uint64), {"words": []})
     topics, probabilities = none.assign(np.eye(4))
     assert topics.tolist() == [OUTLIER] * 4 and probabilities.tolist() == [0] * 4
-    assert none.distribution(np.eye(4)).shape == (4, 0)
-    assert model.agreement(none, np.eye(4), np.eye(4)).tolist() == [[0] * 4] * 4
-
-
-def vectors_of(project):
-    return np.concatenate([model.Bucket(**bucket).vector_bucket.open() for bucket in project.buckets()]).astype(
-        np.float32
-    )
-
-
-def test_distribution_over_topics_sums_to_one_and_is_largest_for_the_topic_that_is_assigned(built):
-    found, vectors = built.model(), vectors_of(built)
-    shares, (topics, _) = found.distribution(vectors), found.assign(vectors)
-    assert shares.shape == (len(vectors), len(found.centroids)) and shares.dtype == np.float32
-    np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-5)
-    within = topics != OUTLIER
-    assert within.sum() > 50
-    np.testing.assert_array_equal(shares[within].argmax(axis=1), topics[within])
-    np.testing.assert_array_equal(shares, found.distribution(vectors.astype(np.float16)))
-
-
-def test_temperature_is_the_one_at_which_topics_of_the_sample_are_most_likely():
-    draw = np.random.default_rng(0)
-    centroids = np.eye(3, 8, dtype=np.float32)
-    vectors = (centroids[draw.integers(0, 3, 400)] + draw.normal(scale=0.6, size=(400, 8))).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    chances = np.exp(vectors @ centroids.T / 0.2)
-    chances /= chances.sum(axis=1, keepdims=True)
-    topics = np.array([draw.choice(3, p=row / row.sum()) for row in chances.astype(np.float64)])
-
-    def likelihood(temperature):
-        facts = {"words": [[]] * 3, "size": [1] * 3, "temperature": temperature}
-        made = TopicModel(centroids, np.zeros(3, np.float32), np.array([], np.uint64), facts)
-        return float(np.log(made.distribution(vectors)[np.arange(400), topics]).mean())
-
-    found = topic_fitting._temperature(vectors, np.append(topics, OUTLIER)[:400], centroids)
-    assert 0.15 < found < 0.27
-    assert likelihood(found) >= max(likelihood(found * 0.97), likelihood(found * 1.03)) - 1e-6
-    # Vectors that are all nearest to their own centroid: the least temperature; none at all: the greatest.
-    assert topic_fitting._temperature(centroids, np.arange(3), centroids) == pytest.approx(0.01, abs=1e-3)
-    assert topic_fitting._temperature(np.zeros((4, 8)), np.full(4, OUTLIER), np.zeros((0, 8))) == 1
-
-
-def test_agreement_is_the_chance_that_question_and_piece_have_the_same_topic(built, encoder):
-    asked = encoder.encode(["Is the moon a star near the galaxy?", "Does the baker knead the dough?"])
-    found = model.agreement(built.model(), asked, asked)
-    assert found.shape == (2, 2) and ((found >= 0) & (found <= 1 + 1e-6)).all()
-    assert min(found[0, 0], found[1, 1]) > found[0, 1]
-    np.testing.assert_allclose(found, found.T, rtol=1e-6)
 
 
 def test_model_of_another_encoder_is_refused(built):
@@ -485,12 +408,9 @@ def test_what_goes_wrong_in_that_process_is_told(tmp_path):
         topic_fitting.fit_apart(arguments_for(bucket, tmp_path / "out"))
 
 
-def be_killed(answer, arguments):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def test_process_that_is_ended_from_outside_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(topic_fitting, "_fit_and_tell", be_killed)
+    killed = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]
+    monkeypatch.setattr(topic_fitting, "python", lambda module, given: killed)
     with pytest.raises(MogError, match="its process ended with exit code -9; where that is -9, lower topics.sample"):
         topic_fitting.fit_apart({})
 
