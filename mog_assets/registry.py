@@ -60,7 +60,6 @@ FORMATS: Registry[Any] = Registry("format", "mog_assets.documents.formats.builti
 # Formats of files that have many documents, each of them as a file of its own.
 CONTAINERS: Registry[Any] = Registry("format of many documents")
 # Functions of an open PDF file (of pypdfium2) that give the texts of a form which its pages do not show.
-PDF_FORMS: Registry[Any] = Registry("reader of PDF forms")
 READERS: Registry[Any] = Registry("reader", "mog_assets.documents.formats.kinds")
 # The others are those of retrievers and levels, such as `bm25-1`.
 _RETRIEVERS = ("bm25", "dense", "title")

@@ -15,7 +15,7 @@ from mog_assets.documents.formats.archives import ENCRYPTED
 from mog_assets.documents.formats.marks import Mark, MarkedText, Parsed, clean, first_line, heading
 from mog_assets.documents.formats.pdf_lines import ITEM, Box, Line, Recognised, lines_of, page_lines
 from mog_assets.documents.formats.running import without_running
-from mog_assets.registry import PDF_FORMS, READERS
+from mog_assets.registry import READERS
 from mog_assets.text.languages import DEFAULT, detected
 from mog_assets.text.terms import content_words
 
@@ -133,11 +133,8 @@ def read_pdf(
         edges.append(edge)
     form = pdf.get_formtype()
     if form == raw.FORMTYPE_XFA_FULL or (form == raw.FORMTYPE_XFA_FOREGROUND and _is_wait(pages)):
-        lines_of_forms = [Line(text, False, None) for read in PDF_FORMS.values() for text in read(pdf)]
-        if not lines_of_forms:
-            expected = "XFA form: expected text on the pages"
-            raise ValueError(f"{expected}, got one that only Adobe Reader draws: print it to PDF")
-        pages, edges = [lines_of_forms], edges[:1]
+        expected = "XFA form: expected text on the pages"
+        raise ValueError(f"{expected}, got one that only Adobe Reader draws: print it to PDF")
     without = len(pages) - sum(map(bool, pages))
     if unreadable and unreadable == len(pages):
         raise ValueError("damaged: expected a readable .pdf file, got one without a readable page")

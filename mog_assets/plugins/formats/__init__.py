@@ -4,6 +4,5 @@ from mog_assets import registry
 
 registry.FORMATS.add_modules(f"{__name__}.kinds")
 registry.CONTAINERS.add_modules(f"{__name__}.kinds")
-registry.PDF_FORMS.add_modules(f"{__name__}.forms")
 registry.QUESTION_TABLES.add_modules(f"{__name__}.question_tables")
 registry.READERS.add_modules(f"{__name__}.readers")
