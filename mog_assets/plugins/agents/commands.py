@@ -24,7 +24,7 @@ def mcp(path: str | None, principal: str | None, **flags: bool) -> None:
     # What a library prints must not come between the messages.
     with _standard_output_aside():
         import mog_assets
-        from mog_assets.plugins.agents.server import serve_stdio, server
+        from mog_assets.plugins.agents.server import server
         from mog_assets.serve.limits import ServerOptions
         from mog_assets.serve.queues import Slots
 
@@ -36,7 +36,7 @@ def mcp(path: str | None, principal: str | None, **flags: bool) -> None:
         answers = Slots("answer", options.concurrency, options.waiting, options.ask_timeout)
         documents = Slots("document", options.concurrency, options.waiting, options.timeout)
         mcp_server = server(seen, options, search, answers, documents)
-    serve_stdio(mcp_server)
+    mcp_server.run("stdio")
     end(project)
 
 

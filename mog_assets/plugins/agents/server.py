@@ -12,13 +12,10 @@ from importlib import metadata
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
-import anyio
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.server.stdio import stdio_server
-from mcp.shared.message import SessionMessage
-from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, ToolAnnotations
-from pydantic import BaseModel, Field, ValidationError
+from mcp_types import ToolAnnotations
+from pydantic import BaseModel, Field
 
 from mog_assets.registry import MCP_TOOLS
 from mog_assets.resources.errors import NotAllowed, NotFound
@@ -272,39 +269,3 @@ def _urls(ctx: Context, options: ServerOptions) -> Callable[[str], str]:
         return page_of(base, corpus, doc, end) if base else f"mog://{quote(corpus)}/{quote(doc)}{end}"
 
     return url
-
-
-def serve_stdio(mcp_server: MCPServer) -> None:
-    """Serve on standard input and output until the input ends."""
-    anyio.run(_serve_stdio, mcp_server)
-
-
-async def _serve_stdio(mcp_server: MCPServer) -> None:
-    # `run_stdio_async` of the library passes over what is no message, and who sent it waits for ever.
-    inner = mcp_server._lowlevel_server
-    async with stdio_server() as (received, answers), anyio.create_task_group() as group:
-        forward, messages = anyio.create_memory_object_stream[SessionMessage | Exception]()
-
-        async def read() -> None:
-            async with forward:
-                async for item in received:
-                    if isinstance(item, ValidationError):
-                        await answers.send(SessionMessage(_refusal(item)))
-                    else:
-                        await forward.send(item)
-
-        group.start_soon(read)
-        await inner.run(messages, answers, inner.create_initialization_options())
-
-
-def _refusal(error: ValidationError) -> JSONRPCError:
-    """Return the answer to a line that is no JSON, or JSON that is no message."""
-    faults = error.errors()
-    if any(fault["type"] == "json_invalid" for fault in faults):
-        return JSONRPCError(
-            jsonrpc="2.0", id=None, error=ErrorData(code=PARSE_ERROR, message="expected JSON in a line")
-        )
-    ids = [fault["input"].get("id") for fault in faults if isinstance(fault["input"], dict)]
-    id = next((id for id in ids if type(id) in (int, str)), None)
-    fault = ErrorData(code=INVALID_REQUEST, message="expected a message of JSON-RPC 2.0")
-    return JSONRPCError(jsonrpc="2.0", id=id, error=fault)

@@ -125,32 +125,6 @@ def test_standard_output_carries_nothing_but_the_protocol(sample_project):
     assert rest == "" and process.returncode == 0
 
 
-ALONE = """
-from types import SimpleNamespace
-from mog_assets.plugins.agents.server import serve_stdio, server
-from mog_assets.serve.limits import ServerOptions
-from mog_assets.serve.queues import Slots
-
-work = Slots("search", 1, 1, 1.0)
-serve_stdio(server(SimpleNamespace(authorizer=None), ServerOptions(), work, work, work))
-"""
-
-
-def test_a_line_that_is_no_message_is_answered_and_the_next_one_too():
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    valid = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}).encode()
-    wrong = [b"{", b"\xff", b"[" * 10_000, b"[]", b"3", b'{"jsonrpc": "2.0", "id": 7, "method": 3}', b'{"id": "x"}']
-    lines = b"\n".join([*wrong, valid, *wrong, b""])
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE], env=environment(), capture_output=True, input=lines, timeout=120
-    )
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    refused = [(None, -32700)] * 3 + [(None, -32600)] * 2 + [(7, -32600), ("x", -32600)]
-    assert [(a["id"], a["error"]["code"]) for a in answers if "error" in a] == refused * 2
-    assert [answer["id"] for answer in answers if "result" in answer] == [1]
-    assert done.returncode == 0
-
-
 def test_a_fault_is_told_on_standard_error(tmp_path):
     (tmp_path / "mog.yaml").write_text("corpora: 3", encoding="utf-8")
     words = command("mcp", "--config", tmp_path / "mog.yaml")
