@@ -27,7 +27,7 @@ from mog_assets.serve.problems import Problem, problem_of
 
 # Anybody may ask for these: they hold nothing of the project's documents.
 _PAGE = ("/", "/page.js", "/page.css", "/document", "/document.js")
-OPEN = frozenset({"/healthz", "/readyz", "/docs", "/openapi.json", *_PAGE})
+OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", *_PAGE})
 METRICS = "/metrics"
 # Answered when all places for requests are taken.
 HEALTH = frozenset({"/healthz", "/readyz", METRICS, "/server_info"})

@@ -201,7 +201,7 @@ def _add_errors(application: FastAPI) -> None:
     async def other(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path = request.url.path
-        detail = {404: f"There is nothing at {path}: see /docs", 405: f"{path} does not take {request.method}"}
+        detail = {404: f"There is nothing at {path}: see /openapi.json", 405: f"{path} does not take {request.method}"}
         problem = Problem(error.status_code, detail.get(error.status_code, str(error.detail)), "", error.headers)
         return problem.response(path)
 
