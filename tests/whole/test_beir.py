@@ -12,7 +12,7 @@ from ir_measures import RR, R, nDCG
 from served import ran
 from shared import SAMPLES
 
-from mog_assets.plugins.exports.measures import file_names
+from mog_assets.plugins.exports.measures import file_name
 from mog_assets.questions.sets import load_questions
 from mog_assets.resources.store import Store
 
@@ -106,7 +106,7 @@ def beir(request, tmp_path_factory):
 def measured(beir, method):
     """What ir_measures makes of the exported run of a method."""
     qrels = list(ir_measures.read_trec_qrels(str(beir.out / "qrels" / "zipf.txt")))
-    run = beir.out / "runs" / "zipf" / f"{file_names([method])[method]}.trec"
+    run = beir.out / "runs" / "zipf" / f"{file_name(method)}.trec"
     run = list(ir_measures.read_trec_run(str(run)))
     return qrels, run, ir_measures.calc_aggregate([nDCG @ 10, RR, R @ 10], qrels, run)
 

@@ -6,12 +6,12 @@ printable ASCII is percent-encoded as UTF-8; `urllib.parse.unquote` restores the
 
 from __future__ import annotations
 
-import re
 import shutil
-from collections import Counter
+import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 import pandas as pd
 
@@ -22,11 +22,8 @@ from mog_assets.resources.errors import MogError
 # Writes a file at a path.
 Writer = Callable[[Path], object]
 
-_PRINTABLE = frozenset(map(chr, range(0x21, 0x7F))) - {"%"}
-_LOWER = frozenset("abcdefghijklmnopqrstuvwxyz0123456789+_.-")
-_FILE = _LOWER | frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-# Windows reserves these names for devices, with any extension.
-_DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?=\.|$)", re.IGNORECASE)
+# Everything printable of ASCII but the percent sign.
+_PRINTABLE = string.punctuation.replace("%", "")
 # A spreadsheet reads a text that starts with one of these as a formula (OWASP, CSV injection).
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r", "\n")
 
@@ -53,11 +50,9 @@ def retrieval_files(
     runs = read_runs(passages)
     scored = pd.read_parquet(per_question, columns=["question_set", "question"]).drop_duplicates()
     by_set = {str(name): list(part["question"]) for name, part in scored.groupby("question_set", sort=False)}
-    set_names = file_names([*by_set, *runs["question_set"].unique()])
-    method_names = file_names(runs["method"].unique())
     files: dict[str, Writer] = {}
     for (name, method), part in runs.groupby(["question_set", "method"], sort=False, observed=True):
-        files[f"runs/{set_names[name]}/{method_names[method]}.trec"] = partial(_write_lines, partial(trec_run, part))
+        files[f"runs/{file_name(name)}/{file_name(method)}.trec"] = partial(_write_lines, partial(trec_run, part))
     for name, ids in by_set.items():
         by_id = {q.id: q for q in questions.get(name, ())}
         if missing := [identity for identity in ids if identity not in by_id]:
@@ -66,7 +61,7 @@ def retrieval_files(
                 f"the first is {missing[0]!r}: run `mog run`"
             )
         members = [by_id[identity] for identity in ids]
-        files[f"qrels/{set_names[name]}.txt"] = partial(_write_lines, partial(trec_qrels, members))
+        files[f"qrels/{file_name(name)}.txt"] = partial(_write_lines, partial(trec_qrels, members))
     tables = {"passages": passages, "per_question": per_question, "scores": scores}
     files |= {f"{name}.parquet": partial(shutil.copyfile, path) for name, path in tables.items()}
     return files | {"scores.csv": partial(write_csv, scores)}
@@ -108,7 +103,7 @@ def trec_run(runs: pd.DataFrame) -> Iterator[str]:
     )
     by_question = first.groupby("question", sort=False)["rank"]
     first = first.assign(at=by_question.cumcount() + 1, of=by_question.transform("size"))
-    codes = {text: _coded(text, _PRINTABLE) for name in (*place, "method") for text in first[name].unique()}
+    codes = {text: quote(text, _PRINTABLE) for name in (*place, "method") for text in first[name].unique()}
     ordered = first.sort_values(["question", "at"])[[*place, "at", "of", "method"]]
     for question, corpus, doc, at, of, method in ordered.itertuples(index=False):
         yield f"{codes[question]} Q0 {codes[corpus]}/{codes[doc]} {at} {of - at + 1} {codes[method]}"
@@ -118,31 +113,12 @@ def trec_qrels(questions: Iterable[Question]) -> Iterator[str]:
     """Yield lines of TREC qrels: question, 0, document, grade; documents with gold evidence have at least 1."""
     for question in questions:
         for (corpus, doc), grade in sorted(question.grades.items()):
-            yield f"{_coded(question.id, _PRINTABLE)} 0 {_coded(corpus, _PRINTABLE)}/{_coded(doc, _PRINTABLE)} {grade}"
+            yield f"{quote(question.id, _PRINTABLE)} 0 {quote(corpus, _PRINTABLE)}/{quote(doc, _PRINTABLE)} {grade}"
 
 
-def file_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a file or folder name, without extension, that is valid on any system, for each of some names.
-
-    Returns:
-        By name: the name, percent-encoded where a character, a device name of Windows, or a leading or trailing dot is
-        not allowed. In names that differ only in case, which some systems treat as equal, capitals are encoded too.
-        `urllib.parse.unquote` restores the name.
-    """
-    files = {str(name): _file_name(str(name), _FILE) for name in names}
-    times = Counter(text.lower() for text in files.values())
-    return {name: text if times[text.lower()] == 1 else _file_name(name, _LOWER) for name, text in files.items()}
-
-
-def _file_name(name: str, unescaped: frozenset[str]) -> str:
-    start = 1 if _DEVICE.match(name) or name.startswith(".") else 0
-    end = len(name) - 1 if name.endswith(".") and len(name) > start else len(name)
-    return _coded(name[:start], frozenset()) + _coded(name[start:end], unescaped) + _coded(name[end:], frozenset())
-
-
-def _coded(text: str, unescaped: frozenset[str]) -> str:
-    """Return a text in which every character that is not kept is percent-encoded as UTF-8."""
-    return "".join(c if c in unescaped else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text)
+def file_name(name: str) -> str:
+    """Return a name percent-encoded as that of a file or folder, which `urllib.parse.unquote` undoes."""
+    return quote(name, "+").replace(".", "%2E")
 
 
 def _write_lines(lines: Callable[[], Iterable[str]], path: Path) -> None:
