@@ -13,7 +13,6 @@ from mog_assets.config import RetrieverName, Settings
 from mog_assets.index.corpora import Corpora
 from mog_assets.index.term_counts import TermCounts
 from mog_assets.papers.level_search.bm25 import Bm25Index, Statistics
-from mog_assets.papers.level_search.nearest import exactly_nearest
 from mog_assets.papers.level_search.searchers import (
     Bm25Searcher,
     DenseSearcher,
@@ -21,6 +20,7 @@ from mog_assets.papers.level_search.searchers import (
     Remembering,
     Searcher,
 )
+from mog_assets.papers.level_search.vectors import level_vectors, nearest
 from mog_assets.resources.lazy import remembered
 from mog_assets.search.groups import Groups
 from mog_assets.search.methods import Method
@@ -102,7 +102,7 @@ def searcher(retrieval: Retrieval, retriever: RetrieverName, groups: Groups | No
 
     def find(vectors: np.ndarray, level: int, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
         options = (limits.questions, limits.chunks(level)) if limits else ()
-        return exactly_nearest(corpora, vectors, level, k, *options)
+        return nearest(level_vectors(corpora, level), vectors, k, *options)
 
     return Remembering(DenseSearcher(retrieval.vectors, find, corpora.starts))
 

@@ -19,7 +19,7 @@ from mog_assets.index.vectors import VectorTable
 from mog_assets.papers.level_search.bm25 import statistics
 from mog_assets.papers.level_search.search import counts as level_counts
 from mog_assets.papers.level_search.searchers import Searcher
-from mog_assets.papers.level_search.vectors import level_vectors
+from mog_assets.papers.level_search.vectors import LevelRows
 from mog_assets.papers.mix_of_granularity.ranker import Ranker, Retrieval, hop_ranker, level_ranker, neighbourhoods
 from mog_assets.questions.sets import Question
 from mog_assets.resources.arrays import places, ranges
@@ -63,7 +63,7 @@ def similarities(
     if method == "embedding":
         finest = corpora.vectors
         tables: dict[int, Rows] = {
-            g: neighbourhoods(retrieval.corpora).vectors(g, finest) if graph else level_vectors(corpora, g)
+            g: neighbourhoods(retrieval.corpora).vectors(g, finest) if graph else LevelRows(corpora, g)
             for g in granularities
         }
         vectors = evidence_vectors(questions, corpora.position, corpora.layout, finest)

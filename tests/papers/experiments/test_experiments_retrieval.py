@@ -25,7 +25,7 @@ from mog_assets.papers.experiments.assets import PREFIX, build_experiment, findi
 from mog_assets.papers.experiments.conclusions import denied, over_sets, turned
 from mog_assets.papers.experiments.lab import Claim, Findings, NothingToMeasure, Verdict, equivalence, greater
 from mog_assets.papers.experiments.settings import ExperimentSettings
-from mog_assets.papers.mix_of_granularity.experiments import granularity, label_cells, labels, retrievers
+from mog_assets.papers.mix_of_granularity.experiments import granularity, label_cells, labels
 from mog_assets.registry import EXPERIMENTS
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Store, digest
@@ -163,24 +163,6 @@ def test_bm25_and_the_configured_encoder_are_the_methods_of_scores(done):
         ("MoG", own, "dense:mog-paper"),
     ):
         assert_equals_method(values(done, "retrievers", f"samples, {label}", retriever), done, method)
-
-
-def test_nearest_is_brute_force_with_ties_to_the_smaller_number(monkeypatch):
-    random = np.random.default_rng(3)
-    vectors = random.normal(size=(40, 8))
-    vectors[25:] = vectors[:15]
-    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
-    queries = vectors[[3, 30, 7, 20]]
-    products = np.round(queries.astype(np.float32) @ vectors.astype(np.float32).T, 6)
-    expected = [sorted(range(40), key=lambda i, row=row: (-row[i], i))[:5] for row in products]
-    for at_once in (1 << 26, 41):
-        monkeypatch.setattr(retrievers, "_PRODUCTS", at_once)
-        found, scores = retrievers.nearest(queries, vectors, 5)
-        assert found.tolist() == expected
-        assert found[0, :2].tolist() == [3, 28]
-        assert scores[:, 0] == pytest.approx(1, abs=1e-2)
-    found, scores = retrievers.nearest(queries, vectors[:3], 5)
-    assert (found[:, 3:] == -1).all() and (found[:, :3] >= 0).all() and (scores[:, 3:] == 0).all()
 
 
 @pytest.mark.parametrize(

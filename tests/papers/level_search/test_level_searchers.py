@@ -17,11 +17,9 @@ from mog_assets.index.term_counts import TermCounts
 from mog_assets.papers.level_search import vectors as module
 from mog_assets.papers.level_search.bm25 import Bm25Index, statistics
 from mog_assets.papers.level_search.fusion import reciprocal_rank_fusion
-from mog_assets.papers.level_search.nearest import exactly_nearest
 from mog_assets.papers.level_search.search import counts
 from mog_assets.papers.level_search.searchers import Bm25Searcher, LevelMatches, keep_best
-from mog_assets.papers.level_search.vectors import LevelVectors, level_vectors
-from mog_assets.resources.files import save_array
+from mog_assets.papers.level_search.vectors import LevelRows, level_vectors, nearest
 from mog_assets.text.terms import tokenise
 
 
@@ -215,62 +213,30 @@ def corpora(sample_project):
     return Corpora.open(tools.store.read, sample_project.settings, list(sample_project.settings.corpora))
 
 
-def anew(corpora):
-    """The same, of which nothing is known yet."""
-    return Corpora.open(corpora.read, corpora.settings, corpora.names)
-
-
 def questions(number, size=384):
     rows = np.random.default_rng(number).normal(size=(number, size)).astype(np.float32)
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def products(table, given):
-    """Products with all vectors."""
-    return np.concatenate([of_block for _, of_block in table.product_blocks(given)], axis=1)
-
-
-@pytest.mark.parametrize("level", [2, 3, 5])
+@pytest.mark.parametrize("level", [1, 2, 5])
 def test_pooled_vectors_are_the_same_bits_whichever_are_asked_for(corpora, level):
-    table = level_vectors(anew(corpora), level)
-    expected = pool(np.array(list(corpora.vectors)), corpora.layout, level)
-    rows = np.random.default_rng(0).permutation(len(table))
-    for every in (np.array(list(table)), np.concatenate(list(table.blocks))):
-        np.testing.assert_array_equal(every, expected)
-    np.testing.assert_array_equal(table.rows(rows), expected[rows])
-    np.testing.assert_array_equal(table.rows(rows[:1]), expected[rows[:1]])
-
-
-@pytest.mark.parametrize("asked", [1, 12])
-def test_large_tables_stay_on_disk_and_give_the_same_products(tmp_path, monkeypatch, asked):
-    rng = np.random.default_rng(0)
-    paths = [tmp_path / f"{i}.npy" for i in range(3)]
-    for path, rows in zip(paths, (5, 0, 9), strict=True):
-        save_array(path, rng.normal(size=(rows, 16)).astype(np.float16))
-    given = rng.normal(size=(asked, 16)).astype(np.float32)
-    expected = products(LevelVectors(paths), given)
-    monkeypatch.setattr(module, "_KEPT_BYTES", 100)
-    monkeypatch.setattr(module, "_BLOCK_BYTES", 0)
-    table = LevelVectors(paths)
-    assert table.widest == 9
-    filled = [block for block in table.blocks if len(block)]
-    assert all(np.shares_memory(block, table.parts[i]) for i, block in zip((0, 2), filled, strict=True))
-    np.testing.assert_allclose(products(table, given), expected, atol=2e-2)
-    monkeypatch.setattr(module, "_UNPACKED_AT_ONCE", 4)
-    np.testing.assert_allclose(products(table, given), expected, atol=1e-5)
-    assert [first for first, _ in table.product_blocks(given)] == [0, 5]
+    pieces = corpora.vectors.rows(np.arange(corpora.layout.count(1)))
+    expected = pieces if level == 1 else pool(pieces, corpora.layout, level)
+    np.testing.assert_array_equal(np.concatenate(sum(level_vectors(corpora, level), [])), expected)
+    rows = np.random.default_rng(0).permutation(len(expected))
+    np.testing.assert_array_equal(LevelRows(corpora, level).rows(rows), expected[rows])
 
 
 @pytest.mark.parametrize(("level", "k"), [(1, 7), (3, 50), (5, 1000)])
-def test_exact_search_finds_the_greatest_of_all_products(corpora, level, k):
-    given = questions(11)
-    vectors = np.array(list(level_vectors(corpora, level)), np.float32)
-    starts = [*corpora.starts(level).tolist(), len(vectors)]
-    found = exactly_nearest(corpora, given, level, k)
+@pytest.mark.parametrize("products_bytes", [1 << 28, 1 << 9])
+def test_search_finds_the_greatest_of_all_products(corpora, monkeypatch, level, k, products_bytes):
+    monkeypatch.setattr(module, "_PRODUCTS_BYTES", products_bytes)
+    given, parts = questions(11), level_vectors(corpora, level)
+    found = nearest(parts, given, k)
     assert len(found) == len(corpora.names)
-    for (chunks, scores), first, last in zip(found, starts, starts[1:], strict=False):
-        products = given @ vectors[first:last].T
-        held = min(k, last - first)
+    for (chunks, scores), arrays in zip(found, parts, strict=True):
+        products = given @ np.concatenate(arrays).astype(np.float32).T
+        held = min(k, products.shape[1])
         for row, own, values in zip(products, chunks, scores, strict=True):
             # Two vectors may differ by less than their products are rounded.
             np.testing.assert_allclose(values[:held], np.sort(row)[::-1][:held], atol=1e-5)
@@ -279,19 +245,12 @@ def test_exact_search_finds_the_greatest_of_all_products(corpora, level, k):
             assert (own[held:] == -1).all() and (values[held:] == 0).all()
 
 
-@pytest.mark.parametrize("asked", [1, 12])
-@pytest.mark.parametrize("grouped", [False, True])
-def test_exact_search_does_not_depend_on_the_blocks_of_vectors(corpora, monkeypatch, asked, grouped):
-    corpora = anew(corpora)
-    rng = np.random.default_rng(asked)
-    given = questions(asked)
-    sizes = [layout.count(1) for layout in corpora.layouts]
-    topics = [rng.integers(0, 3, size) for size in sizes]
-    groups = rng.integers(-1, 3, asked) if grouped else None
-    whole = exactly_nearest(corpora, given, 1, 9, groups, topics)
-    monkeypatch.setattr(module, "_BLOCK_BYTES", 0)
-    blocks = exactly_nearest(anew(corpora), given, 1, 9, groups, topics)
-    for (chunks, values), (expected, products) in zip(blocks, whole, strict=True):
-        np.testing.assert_allclose(values, products, atol=2e-2)
-        assert (chunks == expected).mean() > 0.9
-        assert ((chunks < 0) == (expected < 0)).all()
+def test_search_within_groups_finds_the_best_of_its_own(corpora):
+    rng, given, parts = np.random.default_rng(1), questions(12), level_vectors(corpora, 1)
+    topics = [rng.integers(0, 3, sum(map(len, arrays))) for arrays in parts]
+    groups = rng.integers(-1, 3, 12)
+    for (chunks, _), arrays, own in zip(nearest(parts, given, 9, groups, topics), parts, topics, strict=True):
+        products = given @ np.concatenate(arrays).astype(np.float32).T
+        for row, group, found in zip(products, groups, chunks, strict=True):
+            members = np.flatnonzero(own == group)
+            assert set(found[found >= 0]) == set(members[np.argsort(-row[members])][:9])

@@ -28,16 +28,11 @@ from mog_assets.papers.experiments.lab import (
 from mog_assets.papers.experiments.settings import EXPERIMENT_SETTINGS, RetrieverEncoderSettings
 from mog_assets.papers.level_search.search import searcher
 from mog_assets.papers.level_search.searchers import DenseSearcher, HybridSearcher, LevelMatches, Remembering, Searcher
+from mog_assets.papers.level_search.vectors import nearest
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks, Ranker, router_weights
-from mog_assets.resources.arrays import places
 from mog_assets.search.methods import Method, needs, parse
 from mog_assets.search.passages import Passages
 from mog_assets.search.retrieval import Retrieval
-
-# Scores in memory at once: 256 MB.
-_PRODUCTS = 1 << 26
-# Digits of a float32 cosine that do not depend on the order of additions, so that equal vectors have equal scores.
-_DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -83,41 +78,8 @@ class OtherVectors:
         return np.concatenate(rows_of)
 
     def nearest(self, vectors: np.ndarray, level: int, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return the k nearest chunks of each corpus for every question; see `nearest`."""
-        return [nearest(vectors, self.of(corpus, level), k) for corpus in range(len(self.corpora.names))]
-
-
-def nearest(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the k vectors with the greatest inner product with each query, exact; ties go to the smaller number.
-
-    Args:
-        queries: Unit vectors, shape (n, size).
-        vectors: Unit vectors, shape (chunks, size).
-        k: Number of vectors.
-
-    Returns:
-        Numbers of the vectors, int64 of shape (n, k), best first, −1 if there are fewer than k; and their inner
-        products, float32, rounded to six digits.
-    """
-    queries, vectors = queries.astype(np.float32), vectors.astype(np.float32)
-    chunks = np.full((len(queries), k), -1, np.int64)
-    scores = np.zeros((len(queries), k), np.float32)
-    depth = min(k, len(vectors))
-    if not depth:
-        return chunks, scores
-    step = max(_PRODUCTS // len(vectors), 1)
-    for start in range(0, len(queries), step):
-        products = np.round(queries[start : start + step] @ vectors.T, _DIGITS)
-        least = np.partition(products, len(vectors) - depth, axis=1)[:, [len(vectors) - depth]]
-        row, column = np.nonzero(products >= least)
-        values = products[row, column]
-        order = np.lexsort((column, -values, row))
-        row, column, values = row[order], column[order], values[order]
-        place = places(row)
-        within = place < depth
-        chunks[start + row[within], place[within]] = column[within]
-        scores[start + row[within], place[within]] = values[within]
-    return chunks, scores
+        """Return the k nearest chunks of each corpus for every question; see `vectors.nearest`."""
+        return nearest([[self.of(corpus, level)] for corpus in range(len(self.corpora.names))], vectors, k)
 
 
 def retrievers(lab: Lab) -> Findings:
