@@ -25,7 +25,6 @@ from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.files import interrupt_with
 from mog_assets.resources.store import Store
 from mog_assets.serve import project as serving
 from mog_assets.text.chunkers import paragraphs
@@ -354,30 +353,6 @@ def test_a_new_chunker_cuts_again_and_a_new_document_alone_does_not_make_one(val
     recomputed = build(valleys, materialise_project, *CHUNKS)
     assert recomputed["chunker"]["epochs trained"] >= 1
     assert recomputed["chunks/level_1"] == {"documents split": 8, "documents unchanged": 0}
-
-
-@pytest.mark.full
-def test_killed_training_goes_on_where_it_was(valleys, materialise_project, tmp_path, make_project):
-    reached = []
-
-    def stop(point):
-        # Once: what comes after it also writes, outside of any step, where nobody would catch it.
-        if point == "file moved" and not reached and list((valleys.home / "cache").glob("chunker-*.safetensors")):
-            reached.append(point)
-            raise RuntimeError("stopped here")
-
-    interrupt_with(stop)
-    try:
-        assert "stopped here" in materialise_project(valleys.settings, select=CHUNKS).failures[0]
-    finally:
-        interrupt_with(None)
-    (left,) = (valleys.home / "cache").glob("chunker-*.safetensors")
-    build(valleys, materialise_project, *CHUNKS)
-    assert reached and not left.exists()
-    other = valleys.settings.model_copy(update={"home": tmp_path / "other"})
-    assert materialise_project(other, select=CHUNKS).failures == []
-    stores = [Store(home).read("chunker") for home in (valleys.home, tmp_path / "other")]
-    assert stores[0].path("chunker.safetensors").read_bytes() == stores[1].path("chunker.safetensors").read_bytes()
 
 
 def test_without_questions_to_train_on_it_says_what_is_missing(valleys, materialise_project):

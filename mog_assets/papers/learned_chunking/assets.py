@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -16,9 +15,7 @@ from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_ar
 from mog_assets.papers.learned_chunking.settings import CHUNKER
 from mog_assets.papers.mix_of_granularity.validation import validation_rows
 from mog_assets.questions.sets import load_questions
-from mog_assets.resources import tensors
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.store import digest
 from mog_assets.text.chunkers import CHUNKERS, WEIGHTS
 from mog_assets.text.cuts import unit_chars
 
@@ -46,7 +43,7 @@ def build_chunker(work: Work) -> None:
     paths = {name: work.file(name, content) for name in ("curve.parquet", WEIGHTS)}
     path, curve_path = paths[WEIGHTS][0], paths["curve.parquet"][0]
     if not all(exists for _, exists in paths.values()):
-        trained = _train_chunker(work, used_sources, longest, digest(content))
+        trained = _train_chunker(work, used_sources, longest)
         with work.writing(curve_path) as temporary:
             pd.DataFrame(trained.curve).to_parquet(temporary)
         with work.writing(path) as temporary:
@@ -68,7 +65,7 @@ def build_chunker(work: Work) -> None:
     work.show_table("facts", [{"fact": name, "value": str(value)} for name, value in scorer.facts.items()])
 
 
-def _train_chunker(work: Work, used: list[ArticleSource], longest: int, content: str) -> training.TrainedScorer:
+def _train_chunker(work: Work, used: list[ArticleSource], longest: int) -> training.TrainedScorer:
     settings, encoder = work.settings, work.tools.encoder
     options = CHUNKER.of(settings).training
 
@@ -78,26 +75,8 @@ def _train_chunker(work: Work, used: list[ArticleSource], longest: int, content:
 
     articles = encode_articles(used, longest, encode)
     held_out = validation_rows([article.name for article in articles], options.validation, "chunker")
-    # After an interruption, finished epochs are not trained again. The file is deleted when training ends.
-    left = settings.home / "cache" / f"chunker-{content}.safetensors"
-
-    def save(state: training.State) -> None:
-        left.parent.mkdir(parents=True, exist_ok=True)
-        with work.writing(left) as temporary:
-            temporary.write_bytes(tensors.encode(state["arrays"], state["facts"]))
-
-    resume = None
-    if left.exists():
-        # If the file is incomplete or of other training, training starts from the beginning.
-        with suppress(ValueError):
-            arrays, facts = tensors.decode(left.read_bytes())
-            resume = {"arrays": arrays, "facts": facts}
     with work.progress(options.epochs, "epochs trained (at most)") as advance:
-        trained = training.train(
-            articles, held_out, settings.finest_chars, options, settings.seed, advance, resume, save
-        )
-    left.unlink(missing_ok=True)
-    return trained
+        return training.train(articles, held_out, settings.finest_chars, options, settings.seed, advance)
 
 
 def _titles_and_texts(work: Work, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, str]]:

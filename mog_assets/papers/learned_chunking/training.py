@@ -50,10 +50,6 @@ class TrainedScorer:
     curve: list[dict[str, float]]
 
 
-State = dict[str, Any]
-"""The state of training after an epoch: `arrays`, by name, and `facts`, as JSON values."""
-
-
 def train(
     articles: Sequence[Article],
     held_out: np.ndarray,
@@ -61,12 +57,10 @@ def train(
     settings: ChunkerTraining,
     seed: int,
     advance: Callable[[int], None] | None = None,
-    resume: State | None = None,
-    save: Callable[[State], None] | None = None,
 ) -> TrainedScorer:
     """Train a scorer, on a CUDA device if there is one.
 
-    The same arguments give the same weights, even if training was interrupted; on CUDA up to rounding.
+    The same arguments give the same weights; on CUDA up to rounding.
 
     Args:
         articles: Training documents.
@@ -75,8 +69,6 @@ def train(
         settings: Of the training.
         seed: Of weights, order and dropout.
         advance: Called with 1 after each epoch.
-        resume: The last state that `save` was given.
-        save: Called after each epoch.
 
     Raises:
         MogError: the loss is not finite, or a batch does not fit into memory.
@@ -93,12 +85,9 @@ def train(
         optimiser = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.05)
         curve: list[dict[str, float]] = []
         best: dict[str, np.ndarray] = {}
-        if resume:
-            curve, best = _restored(model, optimiser, resume)
         data = _Data.of(fit, finest_chars, settings)
         while not _over(curve, settings):
             epoch = len(curve) + 1
-            # The random numbers of an epoch depend on its number, so resumed training draws the same.
             torch.manual_seed(seed * 100_003 + epoch)
             try:
                 loss = data.epoch(model, optimiser, np.random.default_rng([seed, epoch]))
@@ -119,8 +108,6 @@ def train(
             curve.append(row)
             if best_epoch(curve) == epoch:
                 best = {name: array.copy() for name, array in weights_of(model).items()}
-            if save:
-                save(_state(model, optimiser, curve, best))
             if advance:
                 advance(1)
         set_weights(model, best)
@@ -192,27 +179,3 @@ class _Data:
         target = self.targets[starts, : out.shape[1]].to(out.device)
         possible = torch.from_numpy(self.windows.possible[starts.numpy(), : out.shape[1]]).to(out.device)
         return (out.clamp(max=20).exp() - target * out)[possible].mean()
-
-
-def _state(model: Any, optimiser: Any, curve: list[dict[str, float]], best: Mapping[str, np.ndarray]) -> State:
-    arrays = {f"now.{name}": array for name, array in weights_of(model).items()}
-    arrays |= {f"best.{name}": array for name, array in best.items()}
-    for number, state_of in optimiser.state_dict()["state"].items():
-        arrays |= {f"optimiser.{number}.{name}": value.cpu().numpy() for name, value in state_of.items()}
-    return {"arrays": arrays, "facts": {"curve": curve}}
-
-
-def _restored(model: Any, optimiser: Any, state: State) -> tuple[list[dict[str, float]], dict[str, np.ndarray]]:
-    import torch
-
-    parts: dict[str, dict[str, np.ndarray]] = {"now": {}, "best": {}, "optimiser": {}}
-    for name, array in state["arrays"].items():
-        part, rest = name.split(".", 1)
-        parts[part][rest] = array
-    set_weights(model, parts["now"])
-    saved = optimiser.state_dict()
-    for name, array in parts["optimiser"].items():
-        number, key = name.split(".")
-        saved["state"].setdefault(int(number), {})[key] = torch.from_numpy(array.copy())
-    optimiser.load_state_dict(saved)
-    return list(state["facts"]["curve"]), parts["best"]

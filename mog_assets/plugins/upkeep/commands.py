@@ -96,7 +96,7 @@ def doctor(path: str | None, as_json: bool) -> None:
 )
 @guarded
 def prune(path: str | None, dry_run: bool, answers: bool, days: int | None) -> None:
-    """Remove data that is no longer needed: old vectors, interrupted trainings, unused files of the store.
+    """Remove data that is no longer needed: old vectors, unused files of the store.
 
     Nothing has to be rebuilt afterwards. Runs with the latest materialisation of an asset are kept.
     """

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mog_assets import registry
-from mog_assets.build.plan import default, graph, stale, up_to_date
+from mog_assets.build.plan import default, graph, stale
 from mog_assets.build.tools import Tools
 from mog_assets.config import Settings
 from mog_assets.questions.sets import load_questions
@@ -56,7 +56,7 @@ def alone(settings: Settings) -> Iterator[None]:
 def removable(settings: Settings, answers: bool = False) -> list[Removable]:
     """Return data that can be removed without rebuilding anything: call it, and use its result, within `alone`."""
     tools, cache = Tools(settings), settings.home / "cache"
-    leftovers = [*_orphans(tools), *_training_states(tools, cache), *_vectors(tools, cache)]
+    leftovers = [*_orphans(tools), *_vectors(tools, cache)]
     if answers and (files := _with_logs(cache / "llm.sqlite")):
         leftovers.append(_files(f"answers of language models, {cache / 'llm.sqlite'}", files))
     return leftovers
@@ -83,15 +83,6 @@ def _orphans(tools: Tools) -> Iterator[Removable]:
             if (artefact := tools.store.sound(recipe.key, corpus)) is not None:
                 for path in unused(tools.store, artefact, 0):
                     yield _files(f"unused file {path}", [path])
-
-
-def _training_states(tools: Tools, cache: Path) -> Iterator[Removable]:
-    """Yield states of the chunker's training, except the latest if training was interrupted and will continue."""
-    states = sorted(cache.glob("chunker-*.safetensors"), key=lambda path: path.stat().st_mtime)
-    if "chunker" in graph(tools.settings) and up_to_date(tools.settings, ["chunker"])["chunker"] != "up to date":
-        states = states[:-1]
-    for path in states:
-        yield _files(f"interrupted training of the chunker, {path}", [path])
 
 
 def _vectors(tools: Tools, cache: Path) -> Iterator[Removable]:

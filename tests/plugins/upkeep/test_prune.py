@@ -40,11 +40,10 @@ def littered(copied):
     other = Encoder(copied.settings.encoder.model_copy(update={"max_length": 16}), cache)
     other.encode(["a text"])
     copied.gone = [
-        cache / "chunker-0123.safetensors",
         cache / f"vectors-{other.fingerprint}.sqlite",
         copied.store.folder("runs") / "runs-0123.parquet",
     ]
-    for path in (copied.gone[0], copied.gone[2], cache / "llm.sqlite"):
+    for path in (copied.gone[1], cache / "llm.sqlite"):
         path.write_bytes(b"left over")
     return copied
 
