@@ -5,9 +5,10 @@ References: Zhong et al. 2024 (Mix-of-Granularity), section 3.2 and appendix E.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -202,10 +203,11 @@ def similarities_hitrate(
     Returns:
         float64 array of shape (n, levels) in [0, 1], 0 where there is no chunk or no token.
     """
-    matrix, terms = _label_counts(label_terms)
-    occurs = _occurrence(matrix, terms)
-    shares = sparse.diags(1 / np.maximum(np.diff(matrix.indptr), 1)) @ occurs
-    return _products(shares.tocsr(), terms, counts, best, _occurrence)
+
+    def share(label: Mapping[str, int], chunk: Mapping[str, int]) -> float:
+        return len(label.keys() & chunk.keys()) / max(len(label), 1)
+
+    return _compared(label_terms, counts, best, share)
 
 
 def similarities_tfidf(
@@ -228,15 +230,15 @@ def similarities_tfidf(
     frequencies = over.frequencies
     assert isinstance(frequencies, Mapping)
 
-    def weighted(matrix: Any, terms: Sequence[str]) -> Any:
-        frequency = np.array([frequencies.get(t, 0) for t in terms], np.float64)
-        idf = np.log((1 + over.chunks) / (1 + frequency)) + 1
-        vectors = matrix @ sparse.diags(idf, shape=(len(idf), len(idf)))
-        lengths = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1)).ravel())
-        return (sparse.diags(1 / np.where(lengths > 0, lengths, 1)) @ vectors).tocsr()
+    def weighted(terms: Mapping[str, int]) -> dict[str, float]:
+        return {t: n * (math.log((1 + over.chunks) / (1 + frequencies.get(t, 0))) + 1) for t, n in terms.items()}
 
-    matrix, terms = _label_counts(label_terms)
-    return _products(weighted(matrix, terms), terms, counts, best, weighted)
+    def cosine(label: Mapping[str, int], chunk: Mapping[str, int]) -> float:
+        one, other = weighted(label), weighted(chunk)
+        lengths = math.hypot(*one.values()) * math.hypot(*other.values())
+        return sum(weight * other.get(term, 0) for term, weight in one.items()) / lengths if lengths else 0.0
+
+    return _compared(label_terms, counts, best, cosine)
 
 
 def evidence_vectors(
@@ -275,52 +277,24 @@ def evidence_vectors(
     return result / np.maximum(np.linalg.norm(result, axis=1, keepdims=True), 1e-12)
 
 
-def _label_counts(label_terms: Sequence[Sequence[str]]) -> tuple[Any, list[str]]:
-    """Return CSR counts of shape (labels, distinct terms), and the terms."""
-    number: dict[str, int] = {}
-    columns, data, indptr = [], [], [0]
-    for row in label_terms:
-        for term, count in Counter(row).items():
-            columns.append(number.setdefault(term, len(number)))
-            data.append(count)
-        indptr.append(len(columns))
-    shape = (len(label_terms), len(number))
-    arrays = (np.array(data, np.float64), np.array(columns, np.int32), np.array(indptr, np.int64))
-    return sparse.csr_matrix(arrays, shape=shape), list(number)
-
-
-def _occurrence(matrix: Any, terms: Sequence[str]) -> Any:
-    return (matrix > 0).astype(np.float64)
-
-
-def _products(
-    labels: Any,
-    terms: Sequence[str],
+def _compared(
+    label_terms: Sequence[Sequence[str]],
     counts: Mapping[int, Sequence[TermCounts]],
     best: np.ndarray,
-    weigh: Callable[[Any, Sequence[str]], Any],
+    similarity: Callable[[Mapping[str, int], Mapping[str, int]], float],
 ) -> np.ndarray:
-    """Return inner products of weighted labels and the weighted counts of their best chunks, shape (n, levels)."""
-    number = {term: i for i, term in enumerate(terms)}
-    result = np.zeros(best.shape)
+    """Return similarities of labels and their best chunks, given the counts of terms of both; shape (n, levels)."""
+    labels, result = [Counter(terms) for terms in label_terms], np.zeros(best.shape)
     for column, level in enumerate(sorted(counts)):
-        parts, chunk = counts[level], best[:, column]
-        starts = np.cumsum([0, *(len(part.lengths) for part in parts)])
-        for part, start, end in zip(parts, starts[:-1], starts[1:], strict=True):
-            here = np.flatnonzero((chunk >= start) & (chunk < end))
-            chunks, chunk_terms = _rows(part, chunk[here] - start)
-            ids = np.array([number.get(t, -1) for t in chunk_terms], np.int64)
-            # Weighted before terms in no label are dropped, because those lengthen the chunk's vector.
-            weights = weigh(chunks, chunk_terms)[:, ids >= 0]
-            product = labels[here][:, ids[ids >= 0]].multiply(weights).sum(axis=1)
-            result[here, column] = np.asarray(product).ravel()
+        start = 0
+        for part in counts[level]:
+            shape = (len(part.lengths), len(part.terms))
+            rows = sparse.csc_matrix((part.counts, part.indices, part.indptr), shape=shape).tocsr()
+            chunk = best[:, column] - start
+            for label in np.flatnonzero((chunk >= 0) & (chunk < len(part.lengths))).tolist():
+                here = slice(*rows.indptr[chunk[label] : chunk[label] + 2].tolist())
+                terms = [part.terms[i] for i in rows.indices[here].tolist()]
+                of_chunk = dict(zip(terms, rows.data[here].tolist(), strict=True))
+                result[label, column] = similarity(labels[label], of_chunk)
+            start += len(part.lengths)
     return result
-
-
-def _rows(part: TermCounts, chunks: np.ndarray) -> tuple[Any, list[str]]:
-    """Return CSR counts of some chunks over the terms that occur in them, and those terms."""
-    shape = (len(part.lengths), len(part.terms))
-    rows = sparse.csc_matrix((part.counts, part.indices, part.indptr), shape=shape).tocsr()[chunks]
-    used, columns = np.unique(rows.indices, return_inverse=True)
-    matrix = sparse.csr_matrix((rows.data.astype(np.float64), columns, rows.indptr), shape=(len(chunks), len(used)))
-    return matrix, [part.terms[i] for i in used]
