@@ -12,7 +12,7 @@ from mog_assets.answer.answerers import WAYS, Means, RetrievedPassages, one_step
 from mog_assets.answer.prompted import Prompted, build, load_prompt, neutral, nonce
 from mog_assets.answer.roles import AnswerRequest, RetrievedPassage
 from mog_assets.papers.at_rag.answerer import at_rag
-from mog_assets.papers.at_rag.judging import CLAIMS, JUDGE, attribution, contribution
+from mog_assets.papers.at_rag.judging import JUDGE
 from mog_assets.papers.at_rag.roles import CLASSIFY, GRADE_SUPPORT, GRADE_USEFULNESS, REWRITE, THINK
 from mog_assets.papers.briefcontext.answerer import briefcontext
 from mog_assets.papers.briefcontext.roles import EXTRACT, REDUCE
@@ -68,9 +68,6 @@ class Obedient:
                 "rewrite": '{"query": "hormone that lowers glucose"}',
                 "judge": '{"correctness": 2, "completeness": 3, "relevance": 4}',
                 "classify": '{"verdict": "single"}',
-                "claims": '{"claims": ["Insulin lowers glucose."]}',
-                "attribution": json.dumps({"verdicts": [{"number": n, "verdict": True} for n in (1, 2)]}),
-                "contribution": json.dumps({"verdicts": [{"number": n, "verdict": True} for n in (1, 2)]}),
             }[role]
         )
 
@@ -140,9 +137,6 @@ def roles_of(reader, text):
         "rewrite": lambda: reader.play(REWRITE, asked, text, text, [text]),
         "judge": lambda: reader.play(JUDGE, open_one, text, text),
         "classify": lambda: reader.play(CLASSIFY, asked),
-        "claims": lambda: reader.play(CLAIMS, open_one, text),
-        "attribution": lambda: reader.play(attribution(2), open_one, passages, [text, "Insulin lowers glucose."]),
-        "contribution": lambda: reader.play(contribution(2), open_one, passages, text),
     }
 
 
@@ -172,15 +166,14 @@ def test_every_role_would_be_caught_without_fences(attack, monkeypatch):
 
 # In how many of the roles a kind of data occurs.
 CARRIERS = {
-    "question": 15,
+    "question": 12,
     "option": 9,
-    "document": 7,
-    "claim": 1,
+    "document": 5,
     "thought": 4,
     "extraction": 1,
     "search query": 2,
-    "answer": 6,
-    "reference answer": 2,
+    "answer": 5,
+    "reference answer": 1,
 }
 
 

@@ -11,7 +11,7 @@ from chat_server import ChatServer, Reply, completion, extra_input, faults, refu
 from mog_assets.answer.prompted import Prompted
 from mog_assets.answer.replies import CITED, MAX_CHARS, Unparsable, choice, complete_text, only, shown, text_answer
 from mog_assets.answer.roles import AnswerRequest, RetrievedPassage
-from mog_assets.papers.at_rag.judging import CLAIMS, JUDGE, Judgement, attribution, contribution
+from mog_assets.papers.at_rag.judging import JUDGE, Judgement
 from mog_assets.papers.at_rag.roles import CLASSIFY, GRADE_SUPPORT, GRADE_USEFULNESS, REWRITE, THINK
 from mog_assets.papers.briefcontext.roles import EXTRACT, NOTHING, REDUCE, extraction
 from mog_assets.plugins.generated_questions import asking
@@ -95,10 +95,6 @@ def marks(correctness):
     return {"correctness": correctness, "completeness": 5, "relevance": 9}
 
 
-def checks(*verdicts):
-    return {"verdicts": [{"number": n, "reason": "It says so.", "verdict": v} for n, v in enumerate(verdicts, 1)]}
-
-
 def asks(question, answer="Insulin."):
     return {"question": question, "answer": answer, "quote": "Insulin lowers blood glucose."}
 
@@ -164,27 +160,6 @@ ROLES = {
         Judgement(8, 5, 9),
         marks(2),
         ('{"Korrektheit": 8, "Vollständigkeit": 5, "Relevanz": 9}', FAILED),
-    ),
-    "claims": Role(
-        role(CLAIMS, OPEN, "Insulin."),
-        {"claims": [TEXT]},
-        [TEXT],
-        {"claims": ["Glucagon raises blood glucose."]},
-        (f"Die Aussagen:\n{json.dumps({'claims': [GERMAN]}, ensure_ascii=False)}", [GERMAN]),
-    ),
-    "attribution": Role(
-        role(attribution(2), OPEN, PASSAGES, [TEXT, GERMAN]),
-        checks(True, False),
-        [True, False],
-        checks(False, False),
-        ('{"verdicts": [{"number": "eins", "verdict": "ja"}]}', FAILED),
-    ),
-    "contribution": Role(
-        role(contribution(1), OPEN, PASSAGES, "insulin"),
-        checks(True),
-        [True],
-        checks(False),
-        ('{"verdicts": [{"number": 1, "reason": "是", "verdict": "是"}]}', FAILED),
     ),
     "question": Role(
         question,
