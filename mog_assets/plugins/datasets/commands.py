@@ -6,7 +6,7 @@ import gzip
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,15 @@ from mog_assets import config
 from mog_assets.build.stopping import on_stop, stoppable
 from mog_assets.cli.common import CONFIG_HELP, echo, guarded
 from mog_assets.cli.found_questions import Questions
-from mog_assets.cli.init import CorpusFiles, corpus_entry, name_of, questions_entry, write_configuration, written
-from mog_assets.plugins.datasets.editing import with_entry
+from mog_assets.cli.init import (
+    CorpusFiles,
+    block,
+    corpus_entry,
+    name_of,
+    questions_entry,
+    write_configuration,
+    written,
+)
 from mog_assets.registry import COMMANDS, IMPORTERS
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.files import is_being_written
@@ -47,20 +54,18 @@ class _Target:
 
     Attributes:
         settings: Those of the file; None if it does not exist.
-        corpus: The corpus of the questions.
-        documents: The file of the documents; None if the corpus exists already.
+        documents: The file of the documents.
         questions: The file of the questions.
     """
 
     file: Path
     settings: config.Settings | None
     name: str
-    corpus: str
-    documents: Path | None
+    documents: Path
     questions: Path
 
     @classmethod
-    def of(cls, path: str | None, name: str, replace: bool, corpus: str | None = None) -> _Target:
+    def of(cls, path: str | None, name: str, replace: bool) -> _Target:
         """Return the target of an import; a name that is not allowed or taken is a `ConfigError`."""
         file = config.file(path)
         try:
@@ -68,17 +73,11 @@ class _Target:
         except ValueError as error:
             raise ConfigError(f"--name: expected {error}, got {printable(name)[:80]!r}") from error
         settings = config.load(file) if os.path.lexists(file) else None
-        if corpus is not None and (settings is None or corpus not in settings.corpora):
-            names = f" ({', '.join(settings.corpora)})" if settings else f", and {file} does not exist"
-            raise ConfigError(f"--corpus: expected a corpus of the project{names}, got {printable(corpus)[:80]!r}")
-        documents = file.parent / "corpora" / f"{name}.jsonl.gz" if corpus is None else None
+        documents = file.parent / "corpora" / f"{name}.jsonl.gz"
         questions = file.parent / f"{name}.questions.jsonl.gz"
-        target = cls(file, settings, name, corpus or name, documents, questions)
+        target = cls(file, settings, name, documents, questions)
         target._check_free("question_sets", questions, replace)
-        if documents:
-            target._check_free("corpora", documents, replace)
-        # The place of the entries is found before the work rather than after it.
-        target.text({"test": 1})
+        target._check_free("corpora", documents, replace)
         return target
 
     def _check_free(self, section: str, path: Path, replace: bool) -> None:
@@ -96,20 +95,24 @@ class _Target:
                     f"{corpus.path}: import into a project in another folder with --config FOLDER/mog.yaml"
                 )
 
-    def text(self, splits: dict[str, int]) -> str:
-        """Return the text of the configuration with the data set; entries that it has already stay as they are."""
+    def configure(self, splits: dict[str, int]) -> None:
+        """Write the configuration; if there is one, say what it does not have yet: its text is the user's."""
         measured = next((s for s in _MEASURED if s in splits), list(splits)[-1])
         base = self.file.parent
-        documents = [CorpusFiles(self.corpus, self.documents, {}, [])] if self.documents else []
-        questions = Questions(self.name, self.questions, splits, [self.corpus], measured)
+        documents = CorpusFiles(self.name, self.documents, {}, [])
+        questions = Questions(self.name, self.questions, splits, [self.name], measured)
         if self.settings is None:
-            return written(documents, [questions], base)
-        text = self.file.read_bytes().decode("utf-8-sig")
-        entries = [("corpora", corpus_entry(corpus, base)) for corpus in documents]
-        for section, entry in [*entries, ("question_sets", questions_entry(questions, [self.corpus], base))]:
-            if self.name not in getattr(self.settings, section):
-                text = with_entry(text, section, self.name, entry)
-        return text
+            write_configuration(self.file, written([documents], [questions], base))
+            echo(f"Wrote {self.file.name}. Next: `mog run`.")
+            return
+        entries = {"corpora": corpus_entry(documents, base)}
+        entries["question_sets"] = questions_entry(questions, [self.name], base)
+        absent = {
+            section: entry for section, entry in entries.items() if self.name not in getattr(self.settings, section)
+        }
+        echo(f"Add to {self.file.name}, then `mog run`:" if absent else "Next: `mog run`.")
+        for section, entry in absent.items():
+            echo(f"{section}:\n{block(self.name, entry)}".rstrip())
 
 
 class _Importers(click.Group):
@@ -132,14 +135,15 @@ def import_() -> None:
     """Turn a public data set into a corpus and a question set of the project.
 
     Nothing is downloaded: docs/import.md says where the public sets are. Documents are written to
-    `corpora/NAME.jsonl.gz` and questions to `NAME.questions.jsonl.gz`, next to mog.yaml, and both are added to it.
+    `corpora/NAME.jsonl.gz` and questions to `NAME.questions.jsonl.gz`, next to mog.yaml, which is written if there is
+    none; else the lines to add to it are printed.
     """
 
 
 @guarded
 def _import(importer: Importer, name: str | None, replace: bool, path: str | None, **given: Any) -> None:
     named = importer.named(**given)
-    target = _Target.of(path, name or name_of(named), replace, given.get("corpus"))
+    target = _Target.of(path, name or name_of(named), replace)
     work = partial(_work, target, lambda notes: importer.open(notes, **given))
     home = target.settings.home if target.settings else target.file.parent / ".mog"
     stoppable(work, home, "mog import", "starts again")
@@ -157,7 +161,7 @@ def _work(target: _Target, read: Callable[[Notes], Dataset]) -> None:
     from mog_assets.resources.console import clear, displayed
 
     def sweep() -> None:
-        for path in filter(None, (target.documents, target.questions, target.file)):
+        for path in (target.documents, target.questions, target.file):
             _sweep_halves(path)
 
     notes = Notes()
@@ -167,9 +171,7 @@ def _work(target: _Target, read: Callable[[Notes], Dataset]) -> None:
         counts = _write(target, read(notes), notes)
     order = sorted(counts.splits, key=lambda split: (_ORDER.index(split) if split in _ORDER else 0, split))
     splits = {split: counts.splits[split] for split in order}
-    write_configuration(target.file, target.text(splits))
-    if target.documents:
-        echo(f"documents {target.corpus}: {os.path.relpath(target.documents)} ({counts.documents:,})")
+    echo(f"documents {target.name}: {os.path.relpath(target.documents)} ({counts.documents:,})")
     questions = ", ".join(f"{count:,} {split}" for split, count in splits.items())
     echo(f"questions {target.name}: {os.path.relpath(target.questions)} ({questions})")
     if counts.grades:
@@ -179,30 +181,22 @@ def _work(target: _Target, read: Callable[[Notes], Dataset]) -> None:
         echo(f"evidence: {counts.spans:,} places in documents; {counts.without:,} questions without")
     for line in notes:
         echo(f"mog: {line}", err=True)
-    echo(f"Wrote {target.file.name}. Next: `mog run`.")
+    target.configure(splits)
 
 
 def _write(target: _Target, data: Dataset, notes: Notes) -> ImportCounts:
     """Write the files of a data set; none is there before all are complete."""
     from mog_assets.plugins.datasets.foreign import write_documents, write_questions
-    from mog_assets.plugins.datasets.judged import ids_of_corpus
     from mog_assets.resources.progress import followed, track
 
     ids: set[str] = set()
-    count = 0
-    with ExitStack() as files:
-        # The last one that is opened is moved into place first.
-        questions = files.enter_context(_packed(target.questions))
-        if target.documents:
-            documents = files.enter_context(_packed(target.documents))
-            what = f"documents of {target.name}"
-            with followed(what), track(data.size, f"bytes · {what}") as advance:
-                count = write_documents(data.documents(advance), documents, ids, notes)
-            _expect(count, "document", notes)
-        elif target.settings:
-            corpus = target.settings.corpora[target.corpus]
-            ids = ids_of_corpus(corpus.path, corpus.max_document_bytes)
-        counts = write_questions(data.questions(ids, target.corpus, notes), questions, notes)
+    what = f"documents of {target.name}"
+    # The last one that is opened is moved into place first.
+    with _packed(target.questions) as questions, _packed(target.documents) as documents:
+        with followed(what), track(data.size, f"bytes · {what}") as advance:
+            count = write_documents(data.documents(advance), documents, ids, notes)
+        _expect(count, "document", notes)
+        counts = write_questions(data.questions(ids, target.name, notes), questions, notes)
         _expect(counts.splits.total(), "question", notes)
     counts.documents = count
     return counts

@@ -71,7 +71,7 @@ class Importer:
 
     Attributes:
         help: The help text of the command.
-        parameters: Its own arguments and options. One called `corpus` names a corpus that has the documents already.
+        parameters: Its own arguments and options.
         named: Returns the path that names the corpus and the question set, given the parameters; raises a `ConfigError`
             if they cannot be combined.
         open: Returns the data set, given the notes and the parameters.

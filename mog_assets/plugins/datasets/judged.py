@@ -10,7 +10,6 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,10 +18,9 @@ from typing import Any
 import click
 from lxml import etree
 
-from mog_assets.documents.decoding import REPLACED, parse_line, split_lines
+from mog_assets.documents.decoding import REPLACED, parse_line
 from mog_assets.documents.encodings import known_encoding
-from mog_assets.documents.folders import LINES, scan
-from mog_assets.documents.tables import Row, read_rows, record_of
+from mog_assets.documents.folders import LINES
 from mog_assets.plugins.datasets.foreign import LONGEST, ForeignRecord, Importer, Notes, read_at_once
 from mog_assets.questions.records import Advance, lines_of, unpacked
 from mog_assets.registry import IMPORTERS
@@ -168,12 +166,10 @@ def _jsonl(folder: Path, stem: str) -> Path:
     )
 
 
-def _open_trec(
-    notes: Notes, topics: Path, qrels: Path, documents: Path | None, corpus: str | None, part: str, encoding: str
-) -> _Judged:
+def _open_trec(notes: Notes, topics: Path, qrels: Path, documents: Path, part: str, encoding: str) -> _Judged:
     """Open a collection; `part` of a topic is the question, and `encoding` is that of topics and documents."""
     queries = list(_topics(topics, encoding))
-    data = _Judged([] if documents is None else _files(documents), partial(_documents, encoding), queries)
+    data = _Judged(_files(documents), partial(_documents, encoding), queries)
     data.judge(qrels, "test", None, 4, notes)
     if not data.judged:
         raise MogError(f"{qrels}: expected judgements, `topic iteration document grade`, found none")
@@ -304,34 +300,10 @@ def _plain(text: str) -> str:
     return re.sub(r"\n[ \t]*(?:\n[ \t]*)+", "\n\n", html.unescape(_TAG.sub("", text))).strip()
 
 
-def ids_of_corpus(path: Path, limit: int) -> set[str]:
-    """Return the ids of the documents of a corpus; none is parsed, so some of them may turn out unusable."""
-    ids: set[str] = set()
-    for file in scan(path, limit):
-        if file.refusal:
-            continue
-        if file.many not in ("lines", "rows"):
-            ids.add(file.place)
-            continue
-        # The reader of corpora reports a table that cannot be read.
-        with unpacked(Path(file.path), "corpus") as (stream, _), suppress(ValueError):
-            records: Iterator[Any]
-            if file.many == "lines":
-                records = (parse_line(line) for _, line, _ in split_lines(stream, limit))
-            else:
-                rows = read_rows(stream, file.name, limit)
-                records = (record_of(row, file.place) for row in rows if isinstance(row, Row))
-            given = (record.get("id") for record in records if isinstance(record, dict))
-            ids.update(identity for identity in given if isinstance(identity, str))
-    return ids
-
-
-def _named(topics: Path, documents: Path | None, corpus: str | None, encoding: str, **others: Any) -> Path:
-    if (documents is None) == (corpus is None):
-        raise ConfigError("mog import trec: expected either --documents or --corpus, got both or neither")
+def _named(documents: Path, encoding: str, **others: Any) -> Path:
     if not known_encoding(encoding):
         raise ConfigError(f"--encoding: expected an encoding such as utf-8, latin-1 or cp1252, got {encoding[:40]!r}")
-    return topics.with_suffix("") if documents is None else documents
+    return documents
 
 
 _PATH = click.Path(path_type=Path)
@@ -352,8 +324,9 @@ IMPORTERS.register(
         [
             click.Option(["--topics"], required=True, type=_PATH, help="SGML, XML, or lines of id, tab, text."),
             click.Option(["--qrels"], required=True, type=_PATH, help="Lines of topic, iteration, document, grade."),
-            click.Option(["--documents"], type=_PATH, help="File or folder: SGML, .jsonl, or .tsv of id and text."),
-            click.Option(["--corpus"], help="A corpus of the project that has the documents, instead of --documents."),
+            click.Option(
+                ["--documents"], required=True, type=_PATH, help="File or folder: SGML, .jsonl, or .tsv of id and text."
+            ),
             click.Option(["--part"], type=_PARTS, default="title", help="Of a topic: the question."),
             click.Option(["--encoding"], default="utf-8", show_default=True, help="Of topics and documents."),
         ],

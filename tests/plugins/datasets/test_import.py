@@ -15,10 +15,8 @@ from shared import ROOT, called
 
 from mog_assets import config
 from mog_assets.documents.reading import read_corpus
-from mog_assets.plugins.datasets.editing import with_entry
 from mog_assets.plugins.datasets.foreign import LONGEST, Notes, write_documents
 from mog_assets.registry import IMPORTERS
-from mog_assets.resources.errors import ConfigError
 
 CORPUS = [
     {"_id": "MED-1", "title": "Statins", "text": "Statins lower cholesterol.", "metadata": {"url": "http://x/1"}},
@@ -340,20 +338,6 @@ def test_documents_of_a_folder_may_be_of_several_formats_and_strange_files_are_t
     assert "documents skipped: 3; the first: README: expected documents, <DOC> … </DOC>" in result.stderr
 
 
-def test_questions_may_be_about_a_corpus_of_the_project(project, tmp_path):
-    topics, qrels, _ = trec_files(tmp_path)
-    write(project / "docs" / "ft.jsonl", lines([{"id": "FT911-1", "title": "", "text": "Crime."}]))
-    write(project / "docs" / "ft.csv", "id,text\nFT911-2,Airbus\n")
-    write(project / "mog.yaml", "corpora: {ft: {path: docs}}\n")
-    result = run("trec", "--topics", topics, "--qrels", qrels, "--corpus", "ft", "--name", "adhoc")
-    assert result.exit_code == 0, result.stderr
-    found = imported(project, "adhoc")
-    assert found.corpus is None and found.set.corpora == ["ft"] and not (project / "corpora").exists()
-    assert [q["docs"] for q in found.questions] == [{"FT911-1": 1, "FT911-2": 0}, {"FT911-2": 2}]
-    result = run("trec", "--topics", topics, "--qrels", qrels, "--corpus", "tf")
-    assert result.exit_code == 2 and "--corpus: expected a corpus of the project (ft), got 'tf'" in result.stderr
-
-
 def test_other_encodings_are_named_and_not_guessed(project, tmp_path):
     documents = "<DOC><DOCNO>FT911-1</DOCNO><TEXT>Café</TEXT></DOC>".encode("latin-1")
     files = trec_files(tmp_path, documents=documents)
@@ -382,13 +366,6 @@ def test_hostile_topics_and_documents_are_refused_or_skipped(project, tmp_path):
     result = trec(*files, "--name", "c")
     assert result.exit_code == 0 and "document 1: expected at most 20000000 bytes per document" in result.stderr
     assert [d["id"] for d in imported(project, "c").documents] == ["FT911-1", "FT911-2"]
-
-
-def test_documents_or_a_corpus_are_needed_and_not_both(project, tmp_path):
-    topics, qrels, documents = trec_files(tmp_path)
-    for more in ([], ["--documents", documents, "--corpus", "x"]):
-        result = run("trec", "--topics", topics, "--qrels", qrels, *more)
-        assert result.exit_code == 2 and "expected either --documents or --corpus, got both or neither" in result.stderr
 
 
 # SQuAD
@@ -467,52 +444,16 @@ def test_other_json_is_not_taken_for_squad(project, tmp_path, content):
 # mog.yaml
 
 
-def test_an_import_is_added_to_the_configuration_and_everything_else_stays(project, tmp_path):
-    text = (
-        "# Mine.\r\nhome: .mog   # here\r\ncorpora:\r\n    docs: {path: docs}   # a folder\r\n"
-        "    # notes: {path: notes}\r\n\r\n# Other things.\r\nbudget: 2000\r\nk: 3"
-    )
-    (project / "mog.yaml").write_bytes(text.encode("utf-8-sig"))
-    assert run("beir", beir_folder(tmp_path / "set")).exit_code == 0
-    after = (project / "mog.yaml").read_bytes().decode()
-    added = (
-        "    set:\r\n      path: corpora/set.jsonl.gz\r\n",
-        "\r\nquestion_sets:\r\n  set:\r\n    path: set.questions.jsonl.gz\r\n    corpora: [set]\r\n"
-        "    train: [train, dev]\r\n    test: [test]\r\n",
-    )
-    assert after == text.replace("    # notes: {path: notes}\r\n", "    # notes: {path: notes}\r\n" + "".join(added))
-    settings = config.load()
-    assert list(settings.corpora) == ["docs", "set"] and settings.budget == 2000
-
-
-SECTION = {"path": "q.jsonl", "corpora": ["a"], "train": [], "test": ["test, all"]}
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("corpora: {a: {path: b}}", "corpora: {a: {path: b}}\n\nquestion_sets:\n  q:\n    path"),
-        ("question_sets: ~ # none\ncorpora: {a: {path: b}}\n", "question_sets:  # none\n  q:\n"),
-        (
-            "question_sets:\n  p:\n    path: |-\n      x\n    corpora:\n    - a\n\n# End.\ncorpora: {a: {path: b}}",
-            "    - a\n  q:\n    path: q.jsonl\n    corpora: [a]\n    train: []\n    test: ['test, all']\n\n# End.\n",
-        ),
-        ("question_sets: {p: {path: x, corpora: [a],},}\ncorpora: {a: {path: b}}\n", "[a],}, q: {path"),
-        ("corpora: {a: &x {path: b}}\nquestion_sets:\n  p: {path: x, corpora: [a]}\n...\n", "[a]}\n  q:\n"),
-    ],
-)
-def test_entries_are_added_to_every_style_of_yaml(tmp_path, text, wanted):
-    after = with_entry(text, "question_sets", "q", SECTION)
-    assert wanted in after
-    path = write(tmp_path / "mog.yaml", after)
-    assert config.load(path).question_sets["q"].test == ["test, all"]
-    without = [line for line in text.splitlines() if line.startswith("#") or "#" in line]
-    assert all(line.split("#")[1] in after for line in without)
-
-
-def test_a_configuration_that_cannot_be_added_to_says_what_to_add():
-    with pytest.raises(ConfigError, match=r"add these lines yourself: corpora: /   c: /     path: d"):
-        with_entry("a: &x {b: {path: c}}\ncorpora: *x\n", "corpora", "c", {"path": "d"})
+def test_a_configuration_that_exists_stays_and_its_user_is_told_what_to_add(project, tmp_path):
+    write(project / "mog.yaml", before := "# Mine.\nhome: .mog   # here\ncorpora:\n  docs: {path: docs}\n")
+    result = run("beir", beir_folder(tmp_path / "set"))
+    assert result.exit_code == 0 and (project / "mog.yaml").read_text() == before
+    _, _, added = result.stdout.partition("Add to mog.yaml, then `mog run`:\n")
+    write(project / "mog.yaml", before + added.removeprefix("corpora:\n"))
+    assert list(config.load().corpora) == ["docs", "set"]
+    assert len(imported(project, "set").questions) == 4
+    again = run("beir", tmp_path / "set", "--replace")
+    assert again.exit_code == 0 and "mog.yaml" not in again.stdout
 
 
 def test_an_existing_name_is_an_error_and_replace_replaces_what_an_import_wrote(project, tmp_path):
