@@ -1,23 +1,17 @@
 """Near copies among questions: the same words but for inflection, order and words of no content.
 
-Two texts are near copies if every word of content of each has a counterpart in the other: an equal word, or one with
-the same beginning (`planted`, `plant`). Question words other than "what" and "which" are words of content, and so are
-numbers: "Who wrote it?" and "When was it written?", type 1 and type 2 differ. Texts are compared with those that share
-the beginning of their rarest word.
+Question words other than "what" and "which" are words of content, and so are numbers: "Who wrote it?" and "When was it
+written?", type 1 and type 2 differ. Inflections are those of English; in other languages they make a word another one.
 """
 
 from __future__ import annotations
 
-import math
 import re
 import unicodedata
-from collections import defaultdict
 from collections.abc import Sequence
 
-# Characters that words with the same beginning share at least.
-_BEGINNING = 3
-# Characters at the beginning that inflections of a word share, as a share of the longer form.
-_STEM = 0.65
+from mog_assets.text.terms import stem
+
 # Words of no content in English, German and French; other languages lose only copies that differ in such words.
 _EMPTY_WORDS = """
 a an the is are was were be been being am do does did done has have had having can could should would will may might
@@ -40,58 +34,18 @@ def normalised(text: str) -> str:
 
 def near_copies(texts: Sequence[str], others: Sequence[str]) -> list[bool]:
     """Return for each of n texts whether it is a near copy of any of some others, such as test questions."""
-    known = _Texts()
-    for other in others:
-        known.add(other)
-    return [known.has_copy(text) for text in texts]
+    known = set(map(_content, others))
+    return [_content(text) in known for text in texts]
 
 
 def repetitions(texts: Sequence[str]) -> list[bool]:
-    """Return for each of n texts whether it is a near copy of an earlier one that is not a repetition itself."""
-    earlier, repeated = _Texts(), []
-    for text in texts:
-        repeated.append(earlier.has_copy(text))
-        if not repeated[-1]:
-            earlier.add(text)
-    return repeated
+    """Return for each of n texts whether it is a near copy of an earlier one."""
+    contents = list(map(_content, texts))
+    first = {content: place for place, content in reversed(list(enumerate(contents)))}
+    return [first[content] != place for place, content in enumerate(contents)]
 
 
-class _Texts:
-    """Texts by the beginnings of their words of content."""
-
-    def __init__(self) -> None:
-        self._normalised = set[str]()
-        self._by_beginning = defaultdict[str, list[list[str]]](list)
-
-    def add(self, text: str) -> None:
-        self._normalised.add(normalised(text))
-        words = _content(text)
-        for beginning in {word[:_BEGINNING] for word in words}:
-            self._by_beginning[beginning].append(words)
-
-    def has_copy(self, text: str) -> bool:
-        words = _content(text)
-        # A copy has a counterpart of every word: that of the rarest is enough to find it.
-        similar = min((self._by_beginning.get(word[:_BEGINNING], []) for word in words), key=len, default=[])
-        return normalised(text) in self._normalised or any(_agree(words, other) for other in similar)
-
-
-def _content(text: str) -> list[str]:
-    """Return the words of content; all words if there is none of content."""
+def _content(text: str) -> frozenset[str]:
+    """Return the stems of the words of content; all words if there is none of content."""
     words = normalised(text).split()
-    return [word for word in words if word not in _EMPTY] or words
-
-
-def _agree(words: Sequence[str], others: Sequence[str]) -> bool:
-    """Return whether every word has a counterpart on the other side."""
-    return all(
-        word in counterpart or any(_inflected(word, other) for other in counterpart)
-        for these, counterpart in ((words, set(others)), (others, set(words)))
-        for word in these
-    )
-
-
-def _inflected(word: str, other: str) -> bool:
-    """Return whether two words may be forms of one."""
-    least = math.ceil(_STEM * max(len(word), len(other)))
-    return least > 2 and word[:least] == other[:least] and (word + other).isalpha()
+    return frozenset(map(stem, [word for word in words if word not in _EMPTY])) or frozenset(words)
