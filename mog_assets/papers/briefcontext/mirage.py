@@ -5,19 +5,19 @@ References: Xiong et al. 2024 (Benchmarking Retrieval-Augmented Generation for M
 
 from __future__ import annotations
 
-import gzip
-import json
 import math
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mog_assets.documents.decoding import split_lines
+from mog_assets.documents.decoding import parse_line
 from mog_assets.papers.briefcontext.letters import choice
+from mog_assets.questions.records import lines_of, read_records
 from mog_assets.resources.errors import MogError
 
 AVERAGE = "average"
+# Bytes of a line.
+_LONGEST = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -65,60 +65,26 @@ def read_outputs(path: Path, answers: Mapping[str, str]) -> dict[str, str | None
         MogError: the file cannot be read, or a line is not such an object, names an unknown question, or repeats one.
     """
     outputs: dict[str, str | None] = {}
-    for number, line in read_lines(path):
-        place = f"{path.name}:{number}"
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise MogError(f'{place}: expected {{"id": …, "output": …}} as JSON ({error})') from error
-        if not isinstance(record, dict) or not isinstance(record.get("id"), str) or "output" not in record:
-            raise MogError(f'{place}: expected {{"id": …, "output": …}}, got {str(record)[:80]}')
-        identity, output = record["id"], record["output"]
-        if output is not None and not isinstance(output, str):
-            raise MogError(f"{place}: output: expected a text or null, got {type(output).__name__}")
-        if identity not in answers:
-            raise MogError(f"{place}: id: expected a question with a known answer, got {identity[:80]!r}")
-        if identity in outputs:
-            raise MogError(f"{place}: id: {identity!r} is in the file twice")
-        outputs[identity] = output
+    for number, line, wrong in lines_of(path, "file of outputs", _LONGEST):
+        record = wrong or parse_line(line)
+        if not isinstance(record, dict) or not isinstance(record.get("output", 0), str | None):
+            got = record if isinstance(record, str) else str(record)[:80]
+            raise MogError(f'{path.name}:{number}: expected {{"id": …, "output": a text or null}}, got {got}')
+        identity = str(record.get("id"))
+        if identity not in answers or identity in outputs:
+            got = f"{identity[:80]!r}{' twice' if identity in outputs else ''}"
+            raise MogError(f"{path.name}:{number}: id: expected that of a question with a known answer, got {got}")
+        outputs[identity] = record["output"]
     if not outputs:
         raise MogError(f"{path}: expected at least one line, found none")
     return outputs
 
 
 def read_answers(path: Path) -> dict[str, str]:
-    """Yield right letters by question id, of a question set in the project's format.
+    """Return the right letters of multiple choice by question id, of a file of a question set.
 
     Raises:
         MogError: the file cannot be read.
     """
-
-    def records(lines: Iterable[tuple[int, bytes]]) -> Iterable[dict[str, object]]:
-        for number, line in lines:
-            try:
-                record = json.loads(line)
-            except ValueError as error:
-                raise MogError(f"{path.name}:{number}: expected a question as JSON ({error})") from error
-            if isinstance(record, dict):
-                yield record
-
-    return {
-        str(record["id"]): str(record["answer"])
-        for record in records(read_lines(path))
-        if record.get("id") and record.get("options") and record.get("answer")
-    }
-
-
-def read_lines(file: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield line number (from 1) and bytes of every line of a `.jsonl[.gz]` file that is not blank.
-
-    Raises:
-        MogError: the file is missing, or is named `.gz` but is not a gzip file.
-    """
-    try:
-        with gzip.open(file) if file.name.endswith(".gz") else file.open("rb") as stream:
-            for number, line, _ in split_lines(stream):
-                yield number, line
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise MogError(f"{file}: expected a readable JSON Lines file, got: {reason}") from error
+    records = [record for _, record in read_records(path) if isinstance(record, dict)]
+    return {str(r["id"]): str(r["answer"]) for r in records if r.get("id") and r.get("options") and r.get("answer")}

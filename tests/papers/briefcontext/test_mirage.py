@@ -111,10 +111,10 @@ def test_recorded_outputs_are_scored_from_the_command_line(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", r"p.jsonl:1: expected .* as JSON"),
+        ("{", r"p.jsonl:1: expected .* malformed JSON"),
         ('{"id": "medqa/0"}', r"p.jsonl:1: expected .*output"),
-        ('{"id": "medqa/0", "output": 3}', "output: expected a text or null, got int"),
-        ('{"id": "other/0", "output": "A"}', "expected a question with a known answer, got 'other/0'"),
+        ('{"id": "medqa/0", "output": 3}', "a text or null"),
+        ('{"id": "other/0", "output": "A"}', "expected that of a question with a known answer, got 'other/0'"),
         ('{"id": "medqa/0", "output": "A"}\n{"id": "medqa/0", "output": "B"}', "p.jsonl:2: .* twice"),
         ("", "expected at least one line"),
     ],
