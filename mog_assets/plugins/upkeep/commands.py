@@ -60,10 +60,6 @@ def plan(
         many = sum(row.corpus is not None for row in parts)
         table.add_row(asset, str(many or ""), reasons, duration(seconds) if seconds else "")
     EscapedConsole(160).print(table)
-    if new := [row.corpus for row in rows if row.asset == "embeddings/level_1" and row.why == "new"]:
-        from mog_assets.plugins.upkeep.forecast import encoding
-
-        echo(encoding(settings, [corpus for corpus in new if corpus]))
 
 
 @click.command()
