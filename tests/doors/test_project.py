@@ -278,6 +278,12 @@ def test_questions_of_which_nothing_is_known_say_which_columns_to_name(folder):
     assert "`--column quote=NAME`" in result.stdout and "`--column answer=NAME`" in result.stdout
 
 
+def test_rows_that_cannot_be_read_are_counted(folder):
+    (folder / "ask.csv").write_text(TABLE + "What else?,x,y,z,more\n,y,z,\n", encoding="utf-8")
+    said = "2 that cannot be read; the first: ask.csv:4: expected at most 4 columns as in the header, got 5"
+    assert said in init("docs").stdout
+
+
 def test_a_file_of_questions_alone_is_no_corpus(folder):
     (folder / "ask.csv").write_text(TABLE, encoding="utf-8")
     result = init("ask.csv")
