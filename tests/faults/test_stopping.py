@@ -139,7 +139,7 @@ def test_the_process_that_fits_topics_ends_with_it(forker, tmp_path, everyone):
     with ThreadPoolExecutor() as pool:
         running = pool.submit(forker.mog, folder)
         try:
-            begun = lambda: any("spawn_main" in args for args in forker.others().values())  # noqa: E731
+            begun = lambda: any("topics.fitting" in args for args in forker.others().values())  # noqa: E731
             until(lambda: begun() or running.done(), REACH_SECONDS)
             assert not running.done()
             there = forker.others()
