@@ -54,6 +54,7 @@ PASSING = {
     "429 with Retry-After as a date": lambda messages: status(429, Retry_After=date(1))(messages),
     "429 with a Retry-After that is none": status(429, Retry_After="soon"),
     "408": status(408),
+    "409": status(409),
     "503 with Retry-After": status(503, Retry_After="0"),
     "connection dropped within the body": dropped(),
     "no choices": sends(choices=[]),
