@@ -434,6 +434,12 @@ def test_an_answer_with_a_form_is_another_than_one_without(fresh, tmp_path):
     assert ["response_format" in call.body for call in fresh.calls] == [False, True]
 
 
+def test_yaml_writes_the_switch_as_a_truth_value():
+    assert [LlmSettings(structured=value).structured for value in (True, False)] == ["on", "off"]
+    with pytest.raises(ValueError, match="structured"):
+        LlmSettings(structured=1)
+
+
 def test_tool_calls_of_any_shape_are_no_reason_to_ask_again(server, llm):
     server.unscript()
     for calls in ("x", [1], [{"id": "1"}], {}):
