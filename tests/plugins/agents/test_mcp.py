@@ -98,7 +98,7 @@ def test_a_wrong_call_is_told_what_is_wrong(served, tool, given, named):
     assert result.is_error and named in result.content[0].text
 
 
-def test_standard_output_carries_nothing_but_the_protocol(sample_project):
+def test_standard_output_carries_nothing_but_the_protocol_and_a_line_that_is_no_message_is_passed_over(sample_project):
     asked = [
         {"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}}},
         {"method": "notifications/initialized"},
@@ -116,6 +116,7 @@ def test_standard_output_carries_nothing_but_the_protocol(sample_project):
     )
     answers = []
     for message in asked:
+        process.stdin.write('{\n[]\n{"id": 7}\n')
         process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
         process.stdin.flush()
         if "id" in message:
