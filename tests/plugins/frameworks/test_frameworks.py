@@ -111,6 +111,14 @@ def test_langchain_options_for_one_call_replace_those_of_the_retriever(project):
     assert retriever.invoke(QUESTION)[0].metadata["corpus"] == "garden"
 
 
+def test_langchain_answers_many_at_a_time(project):
+    retriever = langchain.MogRetriever(config=project, k=2)
+    questions = [QUESTION, "How is a planet found?"]
+    alone = [retriever.invoke(question) for question in questions]
+    assert retriever.batch(questions) == alone
+    assert asyncio.run(retriever.abatch(questions)) == alone
+
+
 def test_llama_index_nodes_have_scores_and_places(project, found):
     retriever = llama_index.MogRetriever(project, k=3)
     nodes = retriever.retrieve(QUESTION)
@@ -122,6 +130,13 @@ def test_llama_index_nodes_have_scores_and_places(project, found):
     assert first.metadata["spans"] == found[0].to_json()["spans"]
     # A model that reads it, or embeds it, is not told of offsets.
     assert first.get_content(MetadataMode.LLM) == f"title: Garlic\n\n{found[0].text}"
+
+
+def test_llama_index_takes_the_options(project):
+    nodes = llama_index.MogRetriever(project, budget=600, corpora=["sky"], method="fixed-1").retrieve(QUESTION)
+    expected = project.search(QUESTION, budget=600, corpora=["sky"], method="fixed-1").passages
+    assert [node.node_id for node in nodes] == [identity(passage) for passage in expected]
+    assert {node.metadata["corpus"] for node in nodes} == {"sky"}
 
 
 def test_haystack_runs_in_a_pipeline_that_was_saved(sample_project, project):
