@@ -1,16 +1,22 @@
 """Known items: what is typed exactly, and few texts have, is found by every ranking."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from candidate_rows import candidates_of
+from candidate_rows import EXPERTS, candidates_of, of_questions
 
 from mog_assets.index.postings import Postings, Terms
 from mog_assets.index.term_counts import TermCounts
 from mog_assets.index.term_tables import TermTable, write_table
-from mog_assets.search.candidates import ordered
+from mog_assets.search import mix
+from mog_assets.search.answer_places import Places
+from mog_assets.search.candidates import Inputs, ordered
 from mog_assets.search.definitions import HEADED
 from mog_assets.search.exact import FEW, LITERAL, MOST, OTHER, SOLE, boosted, find_typed, latest, rare_words
+from mog_assets.search.features import COMPONENTS, Components
 from mog_assets.search.index import Query
+from mog_assets.search.models import Mix
 
 MANY = 30
 
@@ -156,3 +162,34 @@ def test_documents_are_named_by_titles_of_two_words_that_the_question_has_whole(
     titles = postings({"red": [0, 1, 3], "kite": [0, 1], "large": [1], "owl": [2]}, 4, tmp_path / "titles")
     typed = typed_in(question, titles, titles)
     assert typed.documents.tolist() == documents and typed.words.tolist() == words
+
+
+def trained_mix(inputs):
+    """Trees that learned to put the last candidate last."""
+    places = Places(inputs.vectors, np.zeros(1, int), np.zeros(2, int), np.zeros((0, 3), int), np.zeros(0))
+    found = Mix(None, Components(np.zeros(2), np.zeros((2, COMPONENTS))), places)
+    wanted, options = np.arange(MANY)[::-1], {"min_data_in_leaf": 1, "min_data_in_bin": 1, "verbose": -1}
+    booster = mix.lightgbm().train(options, mix.lightgbm().Dataset(found.features(inputs), wanted), 5)
+    return replace(found, booster=booster), lambda: mix.scores(booster, found.features(inputs))
+
+
+def trained_router(inputs):
+    from mog_assets.papers.mix_of_granularity import mog
+    from mog_assets.papers.mix_of_granularity.ranking import Router
+
+    random, experts = np.random.default_rng(0), len(EXPERTS)
+    sizes = {"layer0.weight": (4, 2), "layer0.bias": 4, "layer1.weight": (experts, 4), "layer1.bias": experts}
+    router = Router({name: random.normal(size=size).astype(np.float32) for name, size in sizes.items()})
+    return router, lambda: mog.scores(inputs.candidates, router.weights(inputs))
+
+
+@pytest.mark.parametrize("trained", [trained_mix, pytest.param(trained_router, marks=pytest.mark.whole)])
+def test_a_trained_ranking_puts_a_known_item_first_whatever_it_learned(trained):
+    # BM25 of level 1 has it from one document alone, and every other expert has it last.
+    scores = np.repeat(np.linspace(1, 0, MANY)[None, :, None], len(EXPERTS), axis=2)
+    scores[..., 0] = np.eye(MANY)[-1]
+    candidates = of_questions(scores)
+    candidates.rare[-1] = SOLE
+    inputs = Inputs(candidates, np.array([[1, 0]], np.float32), np.ones(1, int), [0, 2])
+    ranking, plain = trained(inputs)
+    assert ranking.scores(inputs).argmax() == MANY - 1 != plain().argmax()
