@@ -171,6 +171,25 @@ def small(make_project, write_documents, folder, other):
 
 
 @pytest.mark.whole
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(None, "found nothing"), ('{"id": "a", "title": "a", "text": "  "}\nnot json\n', "at least one usable document")],
+)
+def test_a_corpus_that_cannot_be_read_fails_with_its_path_and_the_others_are_built(
+    tmp_path, make_project, write_documents, materialise_project, text, said
+):
+    bad = tmp_path / "bad.jsonl"
+    if text:
+        bad.write_text(text, encoding="utf-8")
+    project = small(make_project, write_documents, tmp_path, bad)
+    (failure,) = materialise_project(project.settings).failures
+    assert str(bad) in failure and said in failure
+    store, own = Tools(project.settings).store, partitioned(project.settings)
+    assert [key for key in own if store.find(key, "good") is None] == []
+    assert [key for key in own if (store.folder(key, "bad") / "manifest.json").exists()] == []
+
+
+@pytest.mark.whole
 def test_a_corpus_that_vanishes_keeps_its_artefacts_and_the_others_are_updated(
     tmp_path, make_project, write_documents, materialise_project
 ):
