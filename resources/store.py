@@ -44,7 +44,7 @@ class Artefact:
             return self.folder / self.manifest.files[name]["file"]
         except KeyError:
             untrained = self.manifest.info.get("untrained")
-            why = f"is not trained: {untrained}" if untrained else f"has no file {name!r}: materialise it again"
+            why = f"is not trained: {untrained}" if untrained else f"has no file {name!r}: run `mog run`"
             raise MissingArtefact(f"{describe(self.manifest)} {why}") from None
 
     def names(self, prefix: str = "") -> list[str]:

@@ -158,7 +158,7 @@ def materialise(
     store, what = tools.store, label(recipe.key, partition)
     # What a run that was killed had completed, before some of it is replaced.
     publish(store, *tools.read)
-    # Before the lock, which moves aside files in its way.
+    # Before the lock, whose file would hide what is wrong with the folder.
     damage = store.damage(recipe.key, partition)
     with store.lock(recipe.key, partition):
         now = state(recipe, partition, tools, recipes)

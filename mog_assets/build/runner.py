@@ -156,7 +156,7 @@ def run(
         # Now it is known how many documents have changed.
         if not select and (more := due(tools, recipes) - keys):
             loop.build(stale(tools, recipes, more, named))
-        # Now, as it moves aside what lies in the way of a lock, which is damage.
+        # Last, as it locks what it deletes from.
         _sweep(tools)
     return report
 

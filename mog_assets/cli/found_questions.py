@@ -84,15 +84,21 @@ def look_at(path: Path) -> tuple[bool, str]:
     if not (name.endswith(suffixes()) and path.is_file()):
         return False, ""
     try:
-        keys = list(dict.fromkeys(key for row in first_rows(path, _PEEKED) for key in row))
-        if any(key.strip().lower() == "text" for key in keys):
-            return False, ""
-        if not name.endswith(LINES):
+        rows = list(first_rows(path, _PEEKED))
+        keys = list(dict.fromkeys(key for row in rows for key in row))
+        if name.endswith(LINES):
+            if any("question" in row and "text" not in row for row in rows):
+                return True, ""
+            if any("text" in row for row in rows):
+                return False, ""
+        else:
+            if any(key.strip().lower() == "text" for key in keys):
+                return False, ""
             used = used_columns(path).used
             return used["question"].strip().lower() == "question" or any(field in used for field in _KNOWN), ""
-        if keys and "question" not in keys:
+        if keys:
             raise MogError(f"{path}: expected a key `question`, found {listed(keys)}: {NAME_IT}")
-        return bool(keys), ""
+        return False, ""
     # A corpus may contain files that cannot be read; `mog run` lists them.
     except MogError as error:
         unused = f"{error}; it is not used as questions, unless `--questions` names it"

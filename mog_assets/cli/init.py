@@ -131,7 +131,7 @@ def written(corpora: Sequence[CorpusFiles], questions: Sequence[Questions], base
     template = Template((files("mog_assets.cli") / "mog.yaml.template").read_text(encoding="utf-8"))
     return template.substitute(
         corpora="".join(block(corpus.name, corpus_entry(corpus, base)) for corpus in corpora),
-        imports=" `mog import` adds BEIR, TREC and SQuAD data sets." if "import" in COMMANDS else "",
+        imports=" `mog import` reads BEIR, TREC and SQuAD data sets." if "import" in COMMANDS else "",
         questions=sets,
         encoder=encoder,
         named="".join(f", `{other.name}`" for other in others),

@@ -109,6 +109,8 @@ class CorpusSettings(SettingsModel):
     def _of_one_place(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
+        if "pushed" in value:
+            raise ValueError('source: "pushed://FILE" in place of the key `pushed`')
         if value.get("source") is None:
             return value
         if value.get("path") is not None:

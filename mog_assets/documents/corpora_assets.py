@@ -20,7 +20,7 @@ def leftovers(store: Store, corpora: Iterable[str]) -> dict[str, list[str]]:
     root = store.folder("")
     # An asset's key has one part or two.
     for folder in sorted([*root.glob("*/corpus/*"), *root.glob("*/*/corpus/*")]):
-        # A file here was moved aside; it is not a corpus.
+        # A file here is not a corpus.
         if folder.is_dir() and folder.name not in set(corpora) and removable(store, folder):
             members.setdefault(folder.name, []).append(folder.parent.parent.relative_to(root).as_posix())
     return members

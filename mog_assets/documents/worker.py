@@ -109,16 +109,21 @@ class Parser:
         return _checked(connection.recv_bytes(_LONGEST_ESCAPE * self._text_bytes + _LONGEST_REST))
 
     def _start(self) -> Connection:
-        ours, theirs = socket.socketpair()
-        self._connection = Connection(ours.detach())
-        with theirs:
-            self._process = subprocess.Popen(
-                python(__name__, json.dumps({**self._limits._asdict(), "text_bytes": self._text_bytes})),
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=None if READERS[self._limits.reader].secrets else bare_environment(),
-            )
+        command = python(__name__, json.dumps({**self._limits._asdict(), "text_bytes": self._text_bytes}))
+        try:
+            ours, theirs = socket.socketpair()
+            self._connection = Connection(ours.detach())
+            with theirs:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env=None if READERS[self._limits.reader].secrets else bare_environment(),
+                )
+        except OSError as error:
+            self.close()
+            raise MogError(f"the process that parses files did not start: {error.strerror}") from error
         # The time of a file does not include the start.
         with contextlib.suppress(EOFError, OSError):
             if self._connection.poll(_START_SECONDS) and self._connection.recv_bytes(1):

@@ -314,3 +314,10 @@ def test_the_folder_of_a_new_configuration_need_not_exist(folder):
     assert result.exit_code == 0, result.stderr
     settings = config.load(folder / "new" / "project" / "mog.yaml")
     assert settings.question_sets["ask"].path == folder / "docs" / "ask.csv"
+
+
+def test_lines_are_questions_if_one_of_them_is(folder):
+    rows = [{"question": "Why?", "answer": "a"}, {"question": "When?", "answer": "b", "text": "x"}]
+    (folder / "ask.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (folder / "told.jsonl").write_text(json.dumps(rows[1]) + "\n", encoding="utf-8")
+    assert look_at(folder / "ask.jsonl") == (True, "") and look_at(folder / "told.jsonl") == (False, "")

@@ -26,7 +26,7 @@ _BARS = {"header", "footer"}
 # Classes that pages without those elements give their menus.
 _BAR_CLASSES = {"breadcrumb", "breadcrumbs", "menu", "nav", "navbar", "navigation", "sidebar"}
 # Nothing that is read: code, controls, the title (which is kept as such), and navigation.
-_UNREAD = {"datalist", "nav", "noscript", "script", "select", "style", "template", "title"}
+_UNREAD = {"datalist", "iframe", "nav", "noscript", "script", "select", "style", "template", "title"}
 # Classes of what opens and shuts a panel, of the panel, and of helpers beside headings.
 _OPENS = re.compile(r"accordion|collaps|disclosure|expand|faq|question|\btab(?!le|oo|u)|toggle-?(title|head)", re.I)
 _PANEL = re.compile(
@@ -44,8 +44,13 @@ _SIGN = 20
 _SPACE = re.compile("[ \t\n\r\f]+")
 # Browsers show what follows these; the parser drops it.
 _ENDS = re.compile(r"</(?:body|html)\s*>", re.I)
-# What the parser says where it reads no further, such as at 2,048 elements within each other.
+# What the parser says where it reads no further: at 2,048 elements within each other.
 _UNREAD_REST = "ERR_RESOURCE_LIMIT"
+# A tag, and what is in quotation marks in it. The time of the parser grows with the square of its attributes.
+_TAG = re.compile(r"""<[a-zA-Z](?:[^"'>]+|"[^"]*"|'[^']*'|["'])*""")
+_QUOTED = re.compile(r"""\"[^"]*"|'[^']*'""")
+_BETWEEN = re.compile(r"[\s/]+")
+_MOST_ATTRIBUTES = 1000
 
 
 def read_html(html: str, fallback: str) -> Parsed:
@@ -63,14 +68,19 @@ def read_html(html: str, fallback: str) -> Parsed:
 
     if "\0" in html:
         raise ValueError(f"NUL character, the first at {html.index(chr(0))} of the page")
+    if any(map(_is_crowded, _TAG.finditer(html))):
+        raise ValueError(f"expected at most {_MOST_ATTRIBUTES:,} attributes of an element, got more")
+    # A comment that does not end is text.
+    if (opened := html.rfind("<!--")) > html.rfind("-->"):
+        html = f"{html[:opened]}&lt;{html[opened + 1 :]}"
     parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
     page = _ENDS.sub("", html).replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace")
     try:
         root = etree.fromstring(page, parser)
     except etree.XMLSyntaxError:
         root = None  # There is nothing but white space or comments.
-    if limit := next((error.message for error in parser.error_log if error.type_name == _UNREAD_REST), None):
-        raise ValueError(f"the HTML cannot be parsed: {limit}")
+    if any(error.type_name == _UNREAD_REST for error in parser.error_log):
+        raise ValueError("expected elements within each other at most 2,048 deep, got more")
     if root is None:
         return Parsed(fallback, "")
     named = _text(root.find(".//title"))
@@ -86,6 +96,14 @@ def read_html(html: str, fallback: str) -> Parsed:
             flow.end(node)
     main = next((mark.text for mark in flow.marks if mark.depth == 1), "")
     return Parsed(" ".join(named.split()) or main or fallback, flow.text(), tuple(flow.marks), notes=hidden.notes())
+
+
+def _is_crowded(tag: re.Match[str]) -> bool:
+    """Return whether a tag has too many attributes to be parsed in time."""
+    if len(tag[0]) < 2 * _MOST_ATTRIBUTES:
+        return False
+    bare = _QUOTED.sub("", tag[0])
+    return max(bare.count("="), len(_BETWEEN.findall(bare))) > _MOST_ATTRIBUTES
 
 
 def _text(element: Any) -> str:

@@ -19,6 +19,8 @@ _OTHER = re.compile(r" {4}|\t| {0,3}(?:[-+*>|<]|\d{1,9}[.)][ \t])")
 _FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _LATEX_TITLE = re.compile(r"\\title\{([^{}]+)\}")
 OLD_MAC = re.compile(r"\r(?!\n)")
+# An escaped character of JSON outside the basic plane.
+_HALVES = re.compile(r"(?<!\\)\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _LONGEST_FRONT = 20_000
 # The fast reader of YAML calls itself for what is within something, and a process has only so much stack.
 _DEEPEST = 50
@@ -71,14 +73,16 @@ def front_matter(text: str) -> tuple[dict[str, Any], int]:
         return {}, 0
     # libyaml reads eight times as fast as Python, where PyYAML was built with it.
     loader, depth = getattr(yaml, "CSafeLoader", yaml.SafeLoader), 0
+    # JSON writes 😀 as two halves, which libyaml refuses.
+    written = _HALVES.sub(lambda both: f"\\U{ord(json.loads(chr(34) + both[0] + chr(34))):08X}", front[1])
     try:
-        for token in yaml.scan(front[1], loader):
+        for token in yaml.scan(written, loader):
             name = type(token).__name__
             depth += name.endswith("StartToken") - name.endswith("EndToken")
             # A few nested aliases expand to more than any memory holds.
             if depth > _DEEPEST or name == "AliasToken":
                 return {}, 0
-        given = yaml.load(front[1], loader)
+        given = yaml.load(written, loader)
         if not isinstance(given, dict) or not _plain(given):
             return {}, 0
         values = json.loads(json.dumps(given, default=_iso, allow_nan=False))

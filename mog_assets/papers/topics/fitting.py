@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -102,21 +105,35 @@ def fit_apart(arguments: Mapping[str, Any]) -> None:
         MogError: that process failed or was killed.
     """
     # There may be more buckets than an argument of a program can name.
-    command, given = python(__name__, ""), json.dumps(arguments)
-    done = subprocess.run(command, input=given, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        fault = f"its process ended with exit code {done.returncode}; where that is -9, lower topics.sample"
-        if done.returncode == 1 and (lines := done.stderr.strip().splitlines()):
+    command, pipe = python(__name__, ""), subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, text=True) as process:
+        assert process.stdin is not None and process.stderr is not None
+        # Its standard input stays open as long as this process lives: see `main`.
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(arguments) + "\n")
+            process.stdin.flush()
+        errors = process.stderr.read()
+    if process.returncode:
+        fault = f"its process ended with exit code {process.returncode}; where that is -9, lower topics.sample"
+        if process.returncode == 1 and (lines := errors.strip().splitlines()):
             fault = lines[-1]
         raise MogError(f"topics/model could not be fitted: {fault}")
 
 
 def main(_: str) -> None:
-    """Fit as standard input says, in this process, which ends with it."""
+    """Fit as the first line of standard input says; whoever started this process and is killed ends it, too."""
+    arguments = json.loads(sys.stdin.readline())
+    threading.Thread(target=_end_with_input, daemon=True).start()
     # BERTopic imports them for what is not used here, which takes longer than most fits.
     for unused in ("langchain_core", "openai", "sentence_transformers", "transformers"):
         sys.modules.setdefault(unused, None)  # type: ignore[arg-type]
-    fit_buckets(**json.load(sys.stdin))
+    fit_buckets(**arguments)
+
+
+def _end_with_input() -> None:
+    """End this process at the end of its standard input."""
+    sys.stdin.read()
+    os._exit(1)
 
 
 def _sample(

@@ -24,6 +24,8 @@ from mog_assets.questions.sources import Origins, board_suffix
 from mog_assets.search.methods import AUTO, METHODS, rankings, unlimited, unplaced
 
 _MOST_METHODS = 7
+# Behind the name of a method that cannot answer a real question.
+_UNPLACED = " (control)"
 
 
 def of_scores(scores: pd.DataFrame, k: int, origins: Origins) -> list[Part]:
@@ -40,7 +42,11 @@ def of_scores(scores: pd.DataFrame, k: int, origins: Origins) -> list[Part]:
         title = f"{board.name}{board_suffix(board.question_set, origins)}, {counts}"
         leads = part[part["measure"] == LEADS[board.evidence]].set_index("method")
         tables[title] = [
-            {**row, "gap closed": f"{closed:.0%}" if (closed := gap_closed(leads, row["method"])) != "" else ""}
+            {
+                **row,
+                "method": row["method"] + (_UNPLACED if unlimited(row["method"]) in unplaced() else ""),
+                "gap closed": f"{closed:.0%}" if (closed := gap_closed(leads, row["method"])) != "" else "",
+            }
             for row in leaderboard(part, headline_measures(k))
         ]
         folded[f"{title}: all measures"] = leaderboard(part, list(dict.fromkeys(part["measure"])))

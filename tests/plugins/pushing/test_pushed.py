@@ -94,6 +94,8 @@ def test_a_run_reads_what_is_new_and_its_result_is_that_of_a_rebuild(tmp_path):
     settings = new_project(tmp_path / "a", {"corpora": {"notes": {"source": "pushed://notes.sqlite"}}}).settings
     told = run_alone(settings, select=STAGES).failures
     assert "nothing was pushed yet" in str(told)
+    with pytest.raises(ConfigError, match='source: "pushed://FILE" in place of the key `pushed`'):
+        new_project(tmp_path / "c", {"corpora": {"notes": {"pushed": "notes.sqlite"}}})
     path = tmp_path / "a" / "notes.sqlite"
     push(path, rows(*range(300)))
     assert not run_alone(settings, select=STAGES).failures

@@ -1,5 +1,6 @@
 """Office documents, some of them broken or hostile: each is read with its pages and headings, or has a reason."""
 
+import errno
 import gzip
 import hashlib
 import io
@@ -399,11 +400,31 @@ def test_line_ends_of_every_text_format_are_line_feeds(folder, end):
 def test_headings_nested_without_end_take_linear_time():
     started = time.monotonic()
     assert "deep" in read_page("a.html", "<h1>" * 2_000 + "deep").text
-    with pytest.raises(ValueError, match="Excessive depth in document"):
+    with pytest.raises(ValueError, match="at most 2,048 deep, got more"):
         read_page("a.html", "<h1>" * 20_000 + "deep")
     read_markdown("a.md", "# " + " " * 1_000_000 + "x" + "#" * 100_000)
     read_markdown("a.md", "---\n" + "a: " * 1_000_000)
     assert time.monotonic() - started < 20
+
+
+def test_a_tag_of_very_many_attributes_is_refused_before_it_takes_its_square():
+    tag = "<p {}>x".format
+    assert read_page("a.html", tag(" ".join(f"a{n}=1" for n in range(900)))).text == "x"
+    assert read_page("a.html", tag(f'data-words="{"a b=c " * 20_000}"')).text == "x"
+    for between in (" {}", " {}=1", "/{}", " b{}='x y'"):
+        with pytest.raises(ValueError, match="at most 1,000 attributes of an element, got more"):
+            read_page("a.html", "<p a< " + "".join(map(between.format, range(200_000))) + ">x")
+
+
+def test_a_comment_without_an_end_is_text():
+    assert read_page("a.html", "<p>pike <!-- eels --> perch</p><!-- roach <p>tench").text == (
+        "pike perch\n\n<!-- roach\n\ntench"
+    )
+
+
+def test_front_matter_in_json_has_all_characters():
+    read = read_markdown("a.md", '---\n{"title": "Caf\\u00e9 \\ud83d\\ude00", "groups": ["hr"]}\n---\nBody')
+    assert (read.title, read.metadata["groups"], read.text) == ("Café 😀", ["hr"], "Body")
 
 
 def test_front_matter_becomes_metadata_and_evidence_stays_right(folder, tmp_path):
@@ -865,6 +886,13 @@ def test_a_process_that_does_not_start_is_said(folder, monkeypatch):
     three(folder)
     monkeypatch.setattr(worker, "_CODE", "raise SystemExit(7)")
     with pytest.raises(MogError, match="the process that parses files did not start .exit status 7"):
+        reading_of(folder)
+
+    def full(*_, **__):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(worker.subprocess, "Popen", full)
+    with pytest.raises(MogError, match="did not start: Cannot allocate memory"):
         reading_of(folder)
 
 
