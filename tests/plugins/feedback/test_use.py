@@ -498,6 +498,8 @@ def test_forget_takes_one_condition(on, words, named):
 
 
 def test_nothing_is_noted_over_http_unless_it_is_switched_on(copied_project, tmp_path):
+    # The project that was copied has the log of tests before.
+    shutil.rmtree(copied_project.home / "use", ignore_errors=True)
     served = Served(copied_project.config, tmp_path)
     status, _, problem = served.call("/v1/used", {"question": QUESTION, "passage": GARLIC})
     assert status == 400 and "`use: {log: true}`" in problem["detail"]

@@ -373,4 +373,4 @@ def test_any_chunker_works_with_every_part_of_the_graph(tmp_path, make_project, 
         for method in ("fixed-2", "dense:fused-paper-1"):
             found = serving.open(project.settings, ["texts"], keep=False).search(question, method=method, k=2).passages
             assert [p.text for p in found] == [texts[p.document][p.start : p.end] for p in found]
-            assert found[0].doc in ("bank", "both")
+            assert found[0].document in ("bank", "both")
