@@ -209,7 +209,7 @@ def test_version_follows_content_alone(store):
 
 
 def test_unknown_file_of_an_artefact_is_named(store):
-    with pytest.raises(MissingArtefact, match=r"asset has no file 'nothing.txt': materialise it again"):
+    with pytest.raises(MissingArtefact, match=r"asset has no file 'nothing.txt': run `mog run`"):
         commit(store).path("nothing.txt")
 
 
