@@ -58,7 +58,7 @@ _FIRST_ROWS = 64
 # Names of columns in a message.
 _SHOWN = 20
 NAME_IT = "rename one, or name it, with `mog init --column question=NAME` or as `columns: {question: NAME}` in mog.yaml"
-"""What to do about a column of another name."""
+"""Remedy for a column of another name."""
 Advance = Callable[[int], object]
 
 

@@ -46,7 +46,7 @@ def folder(tmp_path):
 
 
 def refused(folder, text):
-    """What is said of a configuration, without the name of the file; empty where it is read."""
+    """Return the message about a configuration, without the name of the file; empty where it is read."""
     path = folder / "mog.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     try:

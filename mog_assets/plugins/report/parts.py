@@ -1,4 +1,4 @@
-"""What the report shows: leaderboards, curves, groups of questions, shares of levels, answers, known items, history."""
+"""Parts of the report: leaderboards, curves, groups of questions, shares of levels, answers, known items, history."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -254,10 +255,12 @@ def test_second_writer_fails_naming_the_holder(store, stage):
 
 def test_killed_holder_blocks_nobody(store):
     with holding(store) as holder:
+        with pytest.raises(MogError, match="is being written"), store.lock("asset", "garden"):
+            pass
         holder.kill()
-        holder.wait(10)
+        assert holder.wait(10) == -signal.SIGKILL
     with store.lock("asset", "garden"):
-        pass
+        assert (store.folder("asset", "garden") / ".lock.holder").read_text().startswith(f"{os.getpid()} ")
 
 
 @pytest.mark.parametrize("text", ["", "4194304999 1", "no number"])
