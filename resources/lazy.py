@@ -1,4 +1,4 @@
-"""Values that are computed once: `remembered`, `Recent`, and `cached_property`, so that questions do not block each other.
+"""Values that are computed once: `remembered`, `Recent`, and `cached_property`; questions do not block each other.
 
 Before Python 3.12 that of the library has one lock for all instances of a class: while one thread computes a value,
 every other waits, whatever it is of. Two threads that search then take as long as one.

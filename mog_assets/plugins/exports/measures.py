@@ -117,8 +117,12 @@ def trec_qrels(questions: Iterable[Question]) -> Iterator[str]:
 
 
 def file_name(name: str) -> str:
-    """Return a name percent-encoded as that of a file or folder, which `urllib.parse.unquote` undoes."""
-    return quote(name, "+").replace(".", "%2E")
+    """Return a name percent-encoded as that of a file or folder, which `urllib.parse.unquote` undoes.
+
+    Names of which only the case differs have different files also where disks ignore it.
+    """
+    escaped = f"{string.ascii_uppercase}."
+    return "".join(f"%{ord(letter):02X}" if letter in escaped else quote(letter, "+") for letter in name)
 
 
 def _write_lines(lines: Callable[[], Iterable[str]], path: Path) -> None:
