@@ -278,6 +278,11 @@ def unplaced() -> list[str]:
     return [name for name, kind in METHODS.items() if kind.gold]
 
 
+def is_unplaced(name: str) -> bool:
+    """Tell whether the method of a canonical name is of a kind in `unplaced`."""
+    return unlimited(name).rpartition(":")[2] in unplaced()
+
+
 def all_methods(settings: Settings) -> list[Method]:
     """Return every method of a group or of the settings, whether it can be trained or not."""
     names = [name for group in GROUPS.values() for name in group(settings)]

@@ -21,7 +21,7 @@ from mog_assets.plugins.report.page import Part
 from mog_assets.plugins.report.shares import FEWEST, groups_of
 from mog_assets.questions.sets import Question
 from mog_assets.questions.sources import Origins, board_suffix
-from mog_assets.search.methods import AUTO, METHODS, rankings, unlimited, unplaced
+from mog_assets.search.methods import AUTO, METHODS, is_unplaced, rankings, unlimited, unplaced
 
 _MOST_METHODS = 7
 # Behind the name of a method that cannot answer a real question.
@@ -44,7 +44,7 @@ def of_scores(scores: pd.DataFrame, k: int, origins: Origins) -> list[Part]:
         tables[title] = [
             {
                 **row,
-                "method": row["method"] + (_UNPLACED if unlimited(row["method"]) in unplaced() else ""),
+                "method": row["method"] + (_UNPLACED if is_unplaced(row["method"]) else ""),
                 "gap closed": f"{closed:.0%}" if (closed := gap_closed(leads, row["method"])) != "" else "",
             }
             for row in leaderboard(part, headline_measures(k))

@@ -8,7 +8,7 @@ import pandas as pd
 from mog_assets.build.plots import new_figure, plain, png
 from mog_assets.evaluate.measures import leading_measure
 from mog_assets.evaluate.plots import stacked
-from mog_assets.search.methods import unlimited, unplaced
+from mog_assets.search.methods import is_unplaced
 
 # Retrievers, in colours of methods.
 _BM25, _VECTORS = "#D55E00", "#0072B2"
@@ -47,7 +47,7 @@ def er_over_time(history: pd.DataFrame, question_set: str, best: int = 5) -> byt
     measure = leading_measure(set(here["measure"]))
     here = here[here["measure"] == measure]
     last = here[here["time"] == here["time"].max()].sort_values("value", ascending=False, kind="stable")
-    last = last[~last["method"].map(unlimited).isin(unplaced())]
+    last = last[~last["method"].map(is_unplaced).astype(bool)]
     figure = new_figure(7, 3.6)
     axes = figure.subplots()
     for split, method in last[["split", "method"]].head(best).itertuples(index=False):
