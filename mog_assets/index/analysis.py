@@ -27,8 +27,8 @@ from mog_assets.text.languages import DEFAULT, detected, of_question
 from mog_assets.text.terms import EXACT, LETTERS, SHORTEST, folded, is_word, terms_of, words_in
 
 # Names in code with the parts that they belong to, such as gc.auto, os.path.join() and std::vector.
-_QUALIFIED = re.compile(r"(?!\d)\w+(?:(?:\.|::|->)\w+)+")
-_NAME_IN_CODE = re.compile(r"\w*(?:_\w|\d|[a-z]{2}[A-Z][a-z])\w*")
+QUALIFIED = re.compile(r"(?!\d)\w+(?:(?:\.|::|->|#)\w+)+")
+NAME_IN_CODE = re.compile(r"\w*(?:_\w|\d|[a-z][A-Z]|[A-Z]{2}[a-z]{2})\w*")
 # The most frequent terms that are looked at.
 TERMS = 2000
 _WORD = re.compile(r"[^\W\d_]+")
@@ -130,11 +130,12 @@ def analysed(question: str, language: str, vocabulary: Vocabulary) -> Analysed:
     question = (question if question.isascii() else plain(question)[0]).strip()
     typed = question.removesuffix("()")
     # A Japanese sentence with a number in it looks like a name in code.
-    if EXACT.fullmatch(typed) or (_NAME_IN_CODE.fullmatch(typed) and is_word(typed)):
+    called = typed != question and re.fullmatch(r"\w+", typed)
+    if EXACT.fullmatch(typed) or ((called or NAME_IN_CODE.fullmatch(typed)) and is_word(typed)):
         literal = terms_of([typed], language)[0][:1]
         if vocabulary.occurrences.values_of(literal).any():
             return Analysed(literal, is_literal=True)
-    elif _QUALIFIED.fullmatch(typed) and is_word(typed):
+    elif QUALIFIED.fullmatch(typed) and is_word(typed):
         terms = terms_of([typed], language)[0]
         if terms and vocabulary.occurrences.values_of(terms).all():
             return Analysed(terms, is_literal=True)

@@ -120,14 +120,22 @@ def _literal_matches(corpora: Corpora, query: Query, scores: np.ndarray) -> tupl
     words = scores if query.allowed is None else np.where(query.allowed, scores, 0)
     pieces = greatest_of(words, _READ)
     pieces = pieces[np.lexsort((pieces, -words[pieces]))][: np.count_nonzero(words[pieces] > 0)]
-    typed, spans, offsets = Definitions(query.text), corpora.layout.spans, corpora.layout.offsets
-    texts, ranks = corpora.texts(corpora.layout.document_of[pieces].tolist()), []
-    for piece in pieces.tolist():
-        document = int(corpora.layout.document_of[piece])
-        title, text = texts[document]
-        of_name = piece == offsets[document] and typed.named(title, corpora.layout.documents[document])
-        ranks.append(HEADED if of_name else typed.rank(text, *spans[piece].tolist()))
-    values = np.array(ranks, np.int8)
+    layout, document_of = corpora.layout, corpora.layout.document_of[pieces]
+    texts = corpora.texts(document_of.tolist())
+    typed = Definitions(query.text, [text for _, text in texts.values()])
+    values = np.array(
+        [
+            typed.rank(texts[document][1], start, end, layout.documents[document])
+            for document, (start, end) in zip(document_of.tolist(), layout.spans[pieces].tolist(), strict=True)
+        ],
+        np.int8,
+    )
+    # A document of that name defines it where it begins, unless a piece of it does.
+    defined = set(document_of[values == HEADED].tolist())
+    for i in np.flatnonzero(pieces == layout.offsets[document_of]).tolist():
+        document = int(document_of[i])
+        if document not in defined and typed.named(texts[document][0], layout.documents[document]):
+            values[i] = HEADED
     # Of what is analysed to the same terms, other spellings are none of it, unless there is no other.
     values[: DEPTHS[0]][values[: DEPTHS[0]] == 0] = 0 if values.any() else MENTIONED
     return pieces[values > 0], values[values > 0]

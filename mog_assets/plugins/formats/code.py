@@ -62,7 +62,7 @@ def read_code(content: bytes, fallback: str, suffix: str, named: str = "") -> Pa
 
     text, encoding = decode(content, named)
     encoded = text.encode("utf-8", "surrogatepass")
-    definitions = _definitions(encoded, suffix)
+    definitions = defined_names(encoded, suffix)
     # Offsets of a file that is not ASCII are counted in bytes by the grammar.
     starts = np.cumsum((np.frombuffer(encoded, np.uint8) & 0xC0) != 0x80) - 1 if len(encoded) != len(text) else None
     marks, open_until = [], list[int]()
@@ -76,8 +76,8 @@ def read_code(content: bytes, fallback: str, suffix: str, named: str = "") -> Pa
     return Parsed(fallback, text, tuple(marks), notes={} if encoding == "utf-8" else {"encoding": encoding})
 
 
-def _definitions(content: bytes, suffix: str) -> list[tuple[int, int, str]]:
-    """Start and end of every definition, in bytes, and its name, in order; the outer before the inner."""
+def defined_names(content: bytes, suffix: str) -> list[tuple[int, int, str]]:
+    """Return start and end of every definition, in bytes, and its name, in order; the outer before the inner."""
     from tree_sitter import Parser, QueryCursor
 
     language, query = _grammar(*_GRAMMARS[suffix])

@@ -76,6 +76,14 @@ def test_a_question_that_is_one_option_is_searched_for_as_it_stands(vocabulary):
     assert not analysed("what does --rebase-merges do", "en", known).is_literal
 
 
+@pytest.mark.parametrize("typed", ["isHTTPError", "HTTPError", "toJSON", "Array#flatMap", "open()", "Timer()"])
+def test_a_name_in_code_is_told_by_capitals_within_it_or_by_parentheses(vocabulary, typed):
+    assert analysed(typed, "en", vocabulary(f"It calls {typed} here.")).is_literal
+    # Nor is a word of English one.
+    assert not analysed("Timer", "en", vocabulary("The Timer ends.")).is_literal
+    assert not analysed("NASA", "en", vocabulary("NASA said so.")).is_literal
+
+
 def test_a_sentence_without_blanks_is_no_name_whatever_numbers_are_in_it(vocabulary):
     japanese = vocabulary("予算は1987年で", "ja")
     analysis = analysed("予算は1987年で", "ja", japanese)

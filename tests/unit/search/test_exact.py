@@ -1,10 +1,11 @@
 """Known items: what is typed exactly, and few texts have, is found by every ranking."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from candidate_rows import EXPERTS, candidates_of, of_questions
+from candidate_rows import EXPERTS, candidates_of, layout_of, of_questions
 
 from mog_assets.index.postings import Postings, Terms
 from mog_assets.index.term_counts import TermCounts
@@ -147,6 +148,31 @@ def test_rare_words_are_those_of_few_pieces_and_no_n_grams(tmp_path):
     assert typed.values_of(np.arange(6)).tolist() == [0, OTHER, 0, 0, SOLE, 0]
     allowed = np.arange(9) > 2
     assert typed.restricted_to(allowed).tolist() == [4] and typed.restricted_to(None).tolist() == [1, 4]
+
+
+def test_a_document_of_the_name_begins_with_its_definition_only_if_none_of_its_pieces_defines_it(tmp_path):
+    texts = {
+        0: ("RowReader.ts", "import rows from 'rows';\n\nexport class RowReader {\n"),
+        1: ("RowReader", "The reader of rows.\n\nA RowReader is made of a path, and gives rows.\n"),
+        2: (
+            "other.ts",
+            "import RowReader; RowReader, RowReader.\n\n  const rows = new RowReader(path);\n",
+        ),
+    }
+    cuts = [text.index("\n\n") + 2 for _, text in texts.values()]
+    layout = layout_of([[cut, len(texts[i][1]) - cut] for i, cut in enumerate(cuts)])
+    layout = replace(layout, documents=["src/RowReader.ts", "pages/a.html", "other.ts"])
+    words = postings({"rowread": range(6)}, 6, tmp_path / "words")
+    corpora = SimpleNamespace(layout=layout, texts=lambda documents: {i: texts[i] for i in documents})
+    query = Query("RowReader", ["rowread"], None, 1.0, is_literal=True)
+    found = find_typed(corpora, query, words.matches([]), words.matches([]), np.array([0, 1, 1, 1, 5, 5.0]))
+    assert dict(zip(found.pieces.tolist(), found.values.tolist(), strict=True)) == {
+        1: HEADED,
+        2: HEADED,
+        3: LITERAL,
+        4: LITERAL,
+        5: LITERAL,
+    }
 
 
 @pytest.mark.parametrize(
