@@ -1,4 +1,4 @@
-"""Where texts define a name that is typed: below a heading, in a definition list, after `def`, in the document so named.
+"""Where texts define a name that is typed: below a heading, in a list of terms, after `def`, in the document so named.
 
 Mentions of an option or a function are many, and lists of links have its name most often for their length. What defines
 it has it where a line begins, or as the title, whatever the format was: readers give headings and defined terms a line
