@@ -66,6 +66,21 @@ COLLECTIONS = {
     "xquad_de": ({"xquad_de": ("xquad_de",)}, ("xquad_de",), "test"),
     "xquad_zh": ({"xquad_zh": ("xquad_zh",)}, ("xquad_zh",), "test"),
     "jsquad_ja": ({"jsquad_ja": ("jsquad_ja",)}, ("jsquad_ja",), "test"),
+    "claude_docs": ({"claude_docs": ("claude_docs",)}, ("claude_docs",), "test"),
+    "anthropic_code": ({"anthropic_code": ("anthropic_code",)}, ("anthropic_code",), "test"),
+    "mtrag": ({"mtrag": ("mtrag",)}, ("mtrag",), "test"),
+    "qmsum": ({"qmsum": ("qmsum",)}, ("qmsum",), "test"),
+    "locomo": ({"locomo": ("locomo",)}, ("locomo",), "test"),
+    "dragonball_en": ({"dragonball_en": ("dragonball_en",)}, ("dragonball_en",), "test"),
+    "chunkeval": (
+        {"chunkeval": ("chatlogs", "finance", "pubmed", "state_of_the_union", "wikitexts")},
+        ("chunkeval",),
+        "test",
+    ),
+    "faquad_pt": ({"faquad_pt": ("faquad_pt",)}, ("faquad_pt",), "test"),
+    "norquad_no": ({"norquad_no": ("norquad_no",)}, ("norquad_no",), "test"),
+    "xquad_hi": ({"xquad_hi": ("xquad_hi",)}, ("xquad_hi",), "test"),
+    "piaf_fr": ({"piaf_fr": ("piaf_fr",)}, ("piaf_fr",), "test"),
 }
 # Questions of each collection, those about a document together.
 MOST = 1500

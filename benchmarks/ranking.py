@@ -206,7 +206,7 @@ def merged(parts: Sequence[Examples]) -> Examples:
     documents = [f"{i}/{document}" for i, part in enumerate(parts) for document in part.documents]
     first = parts[0]
     questions_of = (joined(lambda p: p.vectors), joined(lambda p: p.words), documents)
-    questions_of = (*questions_of, joined(lambda p: p.levels), joined(lambda p: p.made))
+    questions_of = (*questions_of, joined(lambda p: p.levels), joined(lambda p: p.is_synthetic))
     return Examples(gold, taught, *questions_of, first.experts, first.finest)
 
 
