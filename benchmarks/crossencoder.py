@@ -26,9 +26,9 @@ from mog_assets.build.tools import Tools
 from mog_assets.evaluate.significance import by_document, permutation_p
 from mog_assets.questions.sets import load_questions
 from mog_assets.resources.embedded import embedded_folder
-from mog_assets.search.fused import Reranked
 from mog_assets.search.rankings import fused
 from mog_assets.search.retrieval import Retrieval
+from mog_assets.search.router import Router
 
 BATCH, NEGATIVES, RATE, LENGTH = 8, 3, 1e-4, 128
 # Of these, the best pieces without the answer are what it must tell from the answer.
@@ -129,7 +129,7 @@ def table(folder: Path, homes: Path, questions: int, only: tuple[str, ...]) -> N
         of = merged([examples(retrieval, part) for part in sets]) if len(sets) > 1 else examples(retrieval, sets[0])
         seconds = (time.perf_counter() - start) / len(of.words)
         plain = recall(of, fused(of.candidates, of.experts))
-        read = recall(of, Reranked().scores(of.candidates, of.experts))
+        read = recall(of, Router.reading().scores(of.candidates, of.experts))
         difference = by_document((read - plain)[:, None], of.documents)
         rows.append(
             {

@@ -40,11 +40,13 @@ from mog_assets.questions.sets import Question, load_questions
 from mog_assets.resources.arrays import running
 from mog_assets.search.candidates import Candidates
 from mog_assets.search.depth import CONTEXTS
-from mog_assets.search.fused import Blend, kind
+from mog_assets.search.exact import boosted
 from mog_assets.search.index import expert_names
 from mog_assets.search.methods import METHODS
 from mog_assets.search.passages import Passages, pieces_in
 from mog_assets.search.retrieval import Retrieval
+from mog_assets.search.router import Router
+from mog_assets.search.rule import Rule, kind
 from mog_assets.search.training import FOLDS, Examples, Train, fixed_recalls, fused_recalls, sample_questions
 from mog_assets.search.weak_labels import measured
 
@@ -161,11 +163,22 @@ def by(weighing: Any) -> Ranking:
     return lambda of: weighing.scores(of.candidates, of.experts)
 
 
+def by_rule(rule: Rule) -> Ranking:
+    """What the router starts from, alone."""
+
+    def scores(of: Examples) -> np.ndarray:
+        weights = rule.weights(of.candidates, of.experts)[of.candidates.question]
+        return boosted(of.candidates, np.einsum("ij,ij->i", of.candidates.relative, weights))
+
+    return scores
+
+
 RANKINGS: dict[str, Ranking] = {
     "RRF": by(RRF),
     "UMG": by(UMG),
-    "fused before": equal,
-    "fused": by(Blend()),
+    "equal weights": equal,
+    "rule": by_rule(Rule()),
+    "fused": by(Router.shipped()),
 }
 
 
@@ -311,7 +324,7 @@ def known_items(name: str, homes: Path) -> list[dict[str, str]]:
             phrased = retrieval.with_queries([template.format(item.text) for item in items])
             candidates, experts = phrased.read.candidates, expert_names(tools.settings)
             scores = {"BM25, level 1": candidates.scores[:, 0], "equal weights": _equal(candidates, experts)}
-            scores["fused"] = Blend().scores(candidates, experts)
+            scores["fused"] = Router.shipped().scores(candidates, experts)
             scores |= {ranking: model.scores(phrased.read) for ranking, model in trained_models.items()}
             row = {"collection": name, "items": f"{len(items)} {kind_of}", "asked": form}
             least = None
@@ -381,12 +394,12 @@ def chosen(names: Sequence[str], homes: Path) -> list[dict[str, str]]:
         before = recall(of, equal(of)).mean()
         own = {}
         for values in itertools.product(*GRID.values()):
-            blend = Blend(**dict(zip(GRID, values, strict=True)))
+            rule = Rule(**dict(zip(GRID, values, strict=True)))
             # Of the two weights of vectors only one matters for a collection.
             idle = list(GRID).index("vectors" if name in FOREIGN else "foreign")
             same = (*values[:idle], *values[idle + 1 :])
             if same not in own:
-                own[same] = float(recall(of, blend.scores(of.candidates, of.experts)).mean() - before)
+                own[same] = float(recall(of, by_rule(rule)(of)).mean() - before)
             own[values] = own[same]
         gains[name] = own
         click.echo(f"{name} measured", err=True)

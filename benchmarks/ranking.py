@@ -31,11 +31,11 @@ from mog_assets.questions.sets import LEVELS, Question, load_questions
 from mog_assets.resources.arrays import places
 from mog_assets.search import answer_places, features, mix, trainers
 from mog_assets.search.candidates import COLUMNS, OF_QUESTIONS, TEMPERATURE, Candidates, ordered
-from mog_assets.search.fused import of_texts
 from mog_assets.search.index import expert_names, finest
 from mog_assets.search.rankings import fused
 from mog_assets.search.relevance import Relevance
 from mog_assets.search.retrieval import Retrieval
+from mog_assets.search.rule import of_texts
 from mog_assets.search.training import FOLDS, Examples, fixed_recalls
 from mog_assets.search.weak_labels import measured
 
@@ -58,18 +58,18 @@ class ReciprocalRanks:
     constant: int = 60
 
     def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
-        """1 for every expert of texts, 0 for others; see `fused.Blend.weights`."""
+        """1 for every expert of texts, 0 for others; see `Router.weights`."""
         return np.repeat(of_texts(experts)[None].astype(np.float32), len(candidates.floors), axis=0)
 
     def parts(self, candidates: Candidates, experts: Sequence[str], rows: np.ndarray) -> np.ndarray:
-        """Score some candidates by every expert; see `fused.Blend.parts`."""
+        """Score some candidates by every expert; see `Router.parts`."""
         parts = np.zeros((len(rows), len(experts)))
         for column in np.flatnonzero(of_texts(experts)).tolist():
             parts[:, column] = self._reciprocal(candidates, candidates.scores[:, column])[rows]
         return parts
 
     def scores(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
-        """Score of every candidate, float64 of shape (n,); see `fused.Blend.scores`."""
+        """Score of every candidate, float64 of shape (n,); see `Router.scores`."""
         total = np.zeros(len(candidates.question))
         for column in np.flatnonzero(of_texts(experts)).tolist():
             total += self._reciprocal(candidates, candidates.scores[:, column])
@@ -99,7 +99,7 @@ class Entropy:
     """
 
     def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
-        """One minus the normalised entropy of every expert of texts, 0 for others; see `fused.Blend.weights`."""
+        """One minus the normalised entropy of every expert of texts, 0 for others; see `Router.weights`."""
         chances, question = self._chances(candidates), candidates.question
         parts = [np.bincount(question, -column * np.log(column), candidates.count) for column in chances.T]
         most = np.log(np.maximum(np.bincount(question, minlength=candidates.count), 2))[:, None]
@@ -107,7 +107,7 @@ class Entropy:
         return np.where(of_texts(experts), certainty, 0).astype(np.float32)
 
     def parts(self, candidates: Candidates, experts: Sequence[str], rows: np.ndarray) -> np.ndarray:
-        """Score some candidates by every expert; see `fused.Blend.parts`."""
+        """Score some candidates by every expert; see `Router.parts`."""
         weights = self.weights(candidates, experts)[candidates.question[rows]]
         return np.asarray(self._chances(candidates)[rows] * weights)
 
@@ -118,7 +118,7 @@ class Entropy:
         return np.asarray(powers / np.maximum(total, 1e-300)[candidates.question])
 
     def scores(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
-        """Score of every candidate, float64 of shape (n,); see `fused.Blend.scores`."""
+        """Score of every candidate, float64 of shape (n,); see `Router.scores`."""
         return self.parts(candidates, experts, np.arange(len(candidates.question))).sum(axis=1)
 
 

@@ -37,7 +37,7 @@ STEPS = {
     "texts of sections": "mog_assets.search.search:Scoring.of_sections",
     "best pieces": "mog_assets.search.search:best_pieces",
     "candidates described": "mog_assets.search.search:scored",
-    "weights of experts": "mog_assets.search.fused:Blend.weights",
+    "weights of experts": "mog_assets.search.router:Features.__init__",
     "documents named": "mog_assets.search.search:follow_mentions",
     "relations": "mog_assets.search.search:related",
     "final scores": "mog_assets.search.retrieval:Retrieval.scores",

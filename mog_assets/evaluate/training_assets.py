@@ -33,11 +33,11 @@ from mog_assets.resources.store import Artefact, digest
 from mog_assets.resources.tensors import decode
 from mog_assets.search import features, models
 from mog_assets.search.experts import costs, versions
-from mog_assets.search.fused import Reranked
 from mog_assets.search.index import CHOSEN
 from mog_assets.search.methods import METHODS, needs, parse, trained_methods
 from mog_assets.search.rankings import models_of, rereads
 from mog_assets.search.retrieval import Retrieval
+from mog_assets.search.router import Router
 from mog_assets.search.training import (
     TRAININGS,
     Examples,
@@ -234,7 +234,7 @@ def build_method(work: Work) -> None:
             recall = pd.read_parquet(stored.path(NOW)).set_index("question")["ER"].reindex(names)
             recalls[name] = recall.to_numpy()
         reading = rereads(settings)
-        recalls |= {name: fused_recalls(examples, Reranked) for name in reading}
+        recalls |= {name: fused_recalls(examples, Router.reading) for name in reading}
         # A model that stays was not measured on questions that came since.
         rows = examples.measured & ~np.isnan(np.stack(list(recalls.values()))).any(axis=0)
         if rows.any():

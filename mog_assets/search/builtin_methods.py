@@ -15,7 +15,6 @@ from mog_assets.resources.lazy import remembered
 from mog_assets.search import models, trainers
 from mog_assets.search.candidates import Candidates, concatenated
 from mog_assets.search.controls import gold_passages, random_passages
-from mog_assets.search.fused import Blend, Reranked
 from mog_assets.search.groups import Groups
 from mog_assets.search.methods import (
     AUTO,
@@ -43,6 +42,7 @@ from mog_assets.search.rankings import (
 )
 from mog_assets.search.relevance import chunk_scores
 from mog_assets.search.retrieval import Retrieval
+from mog_assets.search.router import Router
 from mog_assets.search.search import search
 from mog_assets.search.where import FIELDS
 
@@ -148,11 +148,13 @@ METHODS.register(
         ("#117733", "8"),
     ),
 )
-METHODS.register("fused", ranked_by(Ranking(Blend()), "all retrievers and levels, without training", ("#000000", "p")))
+METHODS.register(
+    "fused", ranked_by(Ranking(Router.shipped), "all experts, weighed for each question", ("#000000", "p"))
+)
 METHODS.register(
     RERANKED,
     ranked_by(
-        Ranking(Reranked(), reads=True),
+        Ranking(Router.reading, reads=True),
         "as fused, and what the reranker says of its best pieces",
         ("#AA4499", "h"),
     ),
@@ -160,7 +162,7 @@ METHODS.register(
 METHODS.register(
     "multihop",
     ranked_by(
-        Ranking(Blend(), asks_twice=True),
+        Ranking(Router.shipped, asks_twice=True),
         "what question and best text find together, in turn with fused",
         ("#882255", "d"),
     ),

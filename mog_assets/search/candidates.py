@@ -69,7 +69,7 @@ class Candidates:
         """Candidates of each question, at least 1, of shape (questions, 1)."""
         return np.maximum(np.diff(self.offsets), 1)[:, None]
 
-    def _reduced(self, function: np.ufunc, values: np.ndarray) -> np.ndarray:
+    def reduced(self, function: np.ufunc, values: np.ndarray) -> np.ndarray:
         """Put the rows of each question together: of shape (questions, columns), 0 where there are none."""
         filled = self._filled
         if len(filled) == self.count:
@@ -82,7 +82,7 @@ class Candidates:
     @cached_property
     def normalised(self) -> np.ndarray:
         """Scores divided by the best of the question by the same expert, float32 of shape (n, experts)."""
-        most = np.maximum(self._reduced(np.maximum, self.scores), 1e-9)
+        most = np.maximum(self.reduced(np.maximum, self.scores), 1e-9)
         return np.maximum(self.scores, 0) / most.take(self.question, axis=0)
 
     @cached_property
@@ -94,36 +94,43 @@ class Candidates:
     @cached_property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Score of each question's worst candidate by every expert, and how much greater that of the best is."""
-        least, most = self._reduced(np.minimum, self.scores), self._reduced(np.maximum, self.scores)
+        least, most = self.reduced(np.minimum, self.scores), self.reduced(np.maximum, self.scores)
         return least, np.maximum(most - least, 1e-9)
 
     @cached_property
     def standard(self) -> np.ndarray:
         """Scores minus the mean of the question's candidates by their standard deviation: float32 as `scores`."""
         rows, scores = self._rows, self.scores.astype(np.float64)
-        mean, squares = self._reduced(np.add, scores) / rows, self._reduced(np.add, scores**2) / rows
+        mean, squares = self.reduced(np.add, scores) / rows, self.reduced(np.add, scores**2) / rows
         deviation = np.sqrt(np.maximum(squares - mean**2, 0))
         standard = (self.scores - mean[self.question]) / np.maximum(deviation, 1e-6)[self.question]
         return standard.astype(np.float32)
 
     @cached_property
+    def chances(self) -> np.ndarray:
+        """Softmax of the relative scores over the candidates of each question: float64 as `scores`."""
+        # The best has 1.
+        powers = np.exp((self.relative.astype(np.float64) - 1) / TEMPERATURE)
+        return np.asarray(powers / np.maximum(self.reduced(np.add, powers), 1e-300).take(self.question, axis=0))
+
+    @cached_property
+    def certainty(self) -> np.ndarray:
+        """One minus the normalised entropy of `chances`, 0 or more: float64 of shape (questions, experts)."""
+        chances = self.chances
+        entropy = -self.reduced(np.add, chances * np.log(np.maximum(chances, 1e-300)))
+        return np.maximum(1 - entropy / np.log(np.maximum(self._rows, 2)), 0)
+
+    @cached_property
     def confidence(self) -> np.ndarray:
         """Return how sure each expert is of its best candidate, 0 or more: float64 of shape (questions, experts).
 
-        How many standard deviations the best lies above the mean, times one minus the normalised entropy of the
-        softmax over the candidates; 0 where all candidates have the same score.
+        How many standard deviations the best lies above the mean, times `certainty`; 0 where all candidates have the
+        same score.
         """
         relative, rows = self.relative.astype(np.float64), self._rows
-        mean = self._reduced(np.add, relative) / rows
-        deviation = np.sqrt(np.maximum(self._reduced(np.add, relative**2) / rows - mean**2, 1e-12))
-        # The best has 1.
-        logarithms = (relative - 1) / TEMPERATURE
-        powers = np.exp(logarithms)
-        total = np.maximum(self._reduced(np.add, powers), 1e-300)
-        # The entropy of p = power / total is log(total) − mean of log(power).
-        entropy = np.log(total) - self._reduced(np.add, powers * logarithms) / total
-        sure = (1 - mean) / deviation * (1 - entropy / np.log(np.maximum(rows, 2)))
-        return np.where(mean > 0, np.maximum(sure, 0), 0)
+        mean = self.reduced(np.add, relative) / rows
+        deviation = np.sqrt(np.maximum(self.reduced(np.add, relative**2) / rows - mean**2, 1e-12))
+        return np.where(mean > 0, (1 - mean) / deviation * self.certainty, 0)
 
     @cached_property
     def typical_pieces(self) -> np.ndarray:
@@ -145,7 +152,7 @@ class Candidates:
         for name in ("offsets", "_filled", "_rows", "typical_pieces"):
             known = getattr(self, name)
             extended.__dict__[name] = further.__dict__[name] = known
-        for name in ("relative", "confidence"):
+        for name in ("relative", "chances", "certainty", "confidence"):
             extended.__dict__[name] = np.concatenate([getattr(self, name), getattr(further, name)], axis=1)
         return extended
 

@@ -15,6 +15,7 @@ from mog_assets.resources.lazy import remembered
 from mog_assets.search.candidates import DEPTHS, NEAREST, Candidates
 from mog_assets.search.index import Index, Query
 from mog_assets.search.relations import Edges, Mentioned, PageRank
+from mog_assets.search.router import Router
 
 
 class Relation(Protocol):
@@ -58,8 +59,8 @@ class FurtherExpert:
         per_corpus: Assets of every corpus that it reads, besides chunks, BM25 and vectors.
         common: Given the settings: the assets of all corpora that it reads.
         reason: What `--explain` says of a passage that it raised; if empty, its place by this expert.
-        weight: How much it counts in `fused`, or in `reranked` if it reads, beside 1 for BM25 and 2 for vectors;
-            `mention` and `pagerank` count there by their confidence.
+        weight: How much it counts in `fused`, or in `reranked` if it reads; at 13 its best candidate gets as much as
+            the best by texts. `mention` and `pagerank` count there by their confidence.
         version: Raised when it gives other scores for the same.
         options: The settings that its scores depend on, as JSON values.
         reads: Whether it reads texts together with each question, which takes time, or money: only rankings that read
@@ -83,10 +84,10 @@ EXPERTS: Registry[FurtherExpert] = registry.EXPERTS
 
 
 def versions(settings: Settings) -> list[list[Any]]:
-    """Return what candidates and their scores depend on: their numbers, and experts with versions, weights, options."""
+    """Return what candidates and their scores depend on: numbers, router, experts with versions, weights, options."""
     experts = {name: EXPERTS[name] for name in settings.ranking.experts}
     scored = [[name, its.version, its.weight, its.options(settings)] for name, its in experts.items()]
-    return [[NEAREST, *DEPTHS], *scored]
+    return [[NEAREST, *DEPTHS, Router.version()], *scored]
 
 
 def costs(settings: Settings) -> dict[str, Cost]:

@@ -15,6 +15,7 @@ from mog_assets.search.methods import Method
 from mog_assets.search.models import Mix, Weighed
 from mog_assets.search.passages import Passages, pieces_in
 from mog_assets.search.retrieval import Retrieval
+from mog_assets.search.router import DOCUMENT
 
 # Reasons given for a piece.
 MOST = 3
@@ -57,7 +58,8 @@ def reasons(
         parts = mix.contributions(model.booster, model.features(inputs)[rows])
         groups = [_group(name) for name in names]
     else:
-        parts, groups = model.parts(inputs, rows), list(experts)
+        parts = model.parts(inputs, rows)
+        groups = [*experts, DOCUMENT][: parts.shape[1]]
     distinct = list(dict.fromkeys(groups))
     sums = np.stack([parts[:, [g == group for g in groups]].sum(axis=1) for group in distinct], axis=1)
     sentences, is_boosted = [], np.isfinite(latest(candidates, scores))
@@ -84,6 +86,8 @@ def _reason(group: str, candidates: Candidates, row: int, experts: Sequence[str]
         return "the text before or after it"
     if group == "question":
         return "the kind of question"
+    if group == DOCUMENT:
+        return "how good the best text of its document is"
     if group == "answers":
         return "answers to such questions stand at this place"
     if group == "place":

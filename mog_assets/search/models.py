@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +16,8 @@ from mog_assets.search.answer_places import Places
 from mog_assets.search.candidates import Inputs
 from mog_assets.search.exact import boosted
 from mog_assets.search.features import Components
-from mog_assets.search.fused import Blend, Rules
+from mog_assets.search.router import Routed, Router
+from mog_assets.search.rule import of_texts
 
 ARRAYS = "arrays.safetensors"
 TREES = "trees.txt"
@@ -30,12 +31,13 @@ class Weighed(Protocol):
 
 
 @dataclass(frozen=True)
-class Tuned(Rules):
+class Tuned(Routed):
     """The fitted weights of `tuned`."""
 
     def files(self, facts: Mapping[str, Any]) -> dict[str, bytes]:
         """Return what `open_tuned` reads, by the name of the file; `facts` are its `facts`."""
-        return {ARRAYS: encode({name: np.array([value]) for name, value in asdict(self.weighing).items()}, facts)}
+        arrays = {**self.router.arrays, "names": np.array([self.router.names], np.float32)}
+        return {ARRAYS: encode(arrays, facts)}
 
 
 @dataclass(frozen=True)
@@ -95,10 +97,16 @@ def open_tuned(stored: Artefact, opening: Opening) -> Tuned:
         MogError: a byte of it has changed, or it was trained for another encoder, other experts or other features.
     """
     arrays = stored_arrays(stored, facts("tuned", opening), "tuned")
-    names = [field.name for field in fields(Blend)]
-    if sorted(arrays) != sorted(names) or not all(a.shape == (1,) and np.isfinite(a).all() for a in arrays.values()):
-        raise MogError(f"tuned {stored.path(ARRAYS)}: expected a number for each of {', '.join(names)}: run `mog run`")
-    return Tuned(Blend(**{name: float(array[0]) for name, array in arrays.items()}), opening.experts)
+    levels = int(of_texts(opening.experts).sum()) // 2
+    shapes = {name: array.shape for name, array in Router.shipped().at_levels(levels).arrays.items()}
+    if {name: array.shape for name, array in arrays.items()} != {**shapes, "names": (1,)} or not all(
+        np.isfinite(array).all() for array in arrays.values()
+    ):
+        raise MogError(
+            f"tuned {stored.path(ARRAYS)}: expected a number for each of {', '.join([*shapes, 'names'])}: run `mog run`"
+        )
+    names = float(arrays.pop("names")[0])
+    return Tuned(Router.of(arrays, names), opening.experts)
 
 
 def open_mix(stored: Artefact, opening: Opening) -> Mix:

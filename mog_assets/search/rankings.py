@@ -1,7 +1,8 @@
 """Rankings of pieces: orders of a question's candidates by what all experts say of them.
 
-A `Ranking` makes a kind of method by `ranked_by`; see `methods`. Those without training weigh the experts by a rule
-(`fused.Blend`); trained ones read the model that an asset of their own holds, see `trainers`.
+A `Ranking` makes a kind of method by `ranked_by`; see `methods`. Those that need no training here weigh the experts as
+was learned on other collections (`router`); trained ones read the model that an asset of their own holds, see
+`trainers`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from mog_assets.resources.store import Artefact
 from mog_assets.search import explain, multihop
 from mog_assets.search.candidates import Candidates
 from mog_assets.search.experts import EXPERTS
-from mog_assets.search.fused import Blend, Rules
 from mog_assets.search.index import Index
 from mog_assets.search.methods import METHODS, Kind, named_methods
 from mog_assets.search.models import Opening
 from mog_assets.search.retrieval import Retrieval
+from mog_assets.search.router import Routed, Router
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Ranking:
     """An order of candidates.
 
     Attributes:
-        rule: What weighs the experts without training; None if a model is trained.
+        router: Opens what weighs the experts without training; None if a model is trained.
         asset: Key of the trained model.
         opened: Loads the model, given it and what it must have been trained for.
         trainer: How the model is trained, see `trainers.Trainer`.
@@ -42,7 +43,7 @@ class Ranking:
         reads: Whether experts are asked that read texts together with the question.
     """
 
-    rule: Blend | None = None
+    router: Callable[[], Router] | None = None
     asset: str = ""
     opened: Callable[[Artefact, Opening], Any] | None = None
     trainer: Any = None
@@ -53,11 +54,11 @@ class Ranking:
     reads: bool = False
 
     def open(self, index: Index) -> Any:
-        """Open the model: trained, or the rule of one without training."""
+        """Open the model: trained here, or the router of the package."""
         names = index.experts
         if self.opened is None:
-            assert self.rule is not None
-            return Rules(self.rule, names)
+            assert self.router is not None
+            return Routed(self.router(), names)
         opening = Opening(index.fingerprint(), names, [names[0], names[index.levels]], list(index.settings.corpora))
         return self.opened(index.corpora.read(self.asset, None), opening)
 
@@ -73,7 +74,7 @@ def ranked_by(ranking: Ranking, description: str, look: tuple[str, str]) -> Kind
         lambda method, settings: _needs(ranking, settings),
         description,
         look,
-        trained=ranking.rule is None,
+        trained=ranking.router is None,
         ranking=ranking,
         reasons=explain.reasons_of,
         weights=explain.expert_shares,
@@ -120,4 +121,4 @@ def rereads(settings: Settings) -> list[str]:
 
 def fused(candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
     """Score of every candidate by `fused`; `experts` are the names of the experts."""
-    return Blend().scores(candidates, experts)
+    return Router.shipped().scores(candidates, experts)

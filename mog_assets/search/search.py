@@ -28,8 +28,8 @@ from mog_assets.resources.lazy import cached_property, remembered
 from mog_assets.search.candidates import DEPTHS, NEAREST, Candidates, concatenated
 from mog_assets.search.exact import Typed, find_typed
 from mog_assets.search.experts import mentioned_by, relations_of
-from mog_assets.search.fused import Blend
 from mog_assets.search.index import Index, Query
+from mog_assets.search.rule import Rule
 
 _log = logging.getLogger(__name__)
 # Pieces of each document that relations add to the candidates.
@@ -178,8 +178,8 @@ def _beside(scoring: Scoring, texts: Texts, at: np.ndarray, of_document: np.ndar
 
 @remembered
 def weighed(candidates: Candidates, index: Index) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weight of each expert of texts for each question by `fused`, and how good candidates are by these."""
-    weights = Blend().weights(candidates, index.text_experts)
+    """Return the weight of each expert of texts for each question by rule, and how good candidates are by these."""
+    weights = Rule().weights(candidates, index.text_experts)
     return weights, np.einsum("ij,ij->i", candidates.relative, weights[candidates.question])
 
 

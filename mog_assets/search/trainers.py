@@ -94,9 +94,9 @@ def prepared_tuned(examples: Examples, advance: Advance = _silent) -> tuple[Exam
         taught = np.asarray(rows, bool).copy()
         taught[examples.sampling_order[taught[examples.sampling_order]][tuned.QUESTIONS :]] = False
         part = examples.of(taught)
-        blend = tuned.train(part.candidates, part.taught.covered, part.experts, part.trainable)
+        router = tuned.train(part.candidates, part.taught.covered, part.experts, part.trainable)
         advance(1)
-        return Tuned(blend, examples.experts)
+        return Tuned(router, examples.experts)
 
     return examples, train
 
@@ -164,7 +164,7 @@ def hard(examples: Examples, scores: np.ndarray, best: int, others: int, seed: i
 
 
 def _of_tuned(model: Tuned, examples: Examples) -> dict[str, bytes]:
-    weighed = model.weighing.weights(examples.candidates, model.experts)
+    weighed = model.router.weights(examples.candidates, model.experts)
     return {"weights of the experts": weights_plot(examples.experts, weighed)}
 
 

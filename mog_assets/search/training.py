@@ -15,8 +15,8 @@ import numpy as np
 
 from mog_assets.questions.sets import LEVELS, MEASURED, Question
 from mog_assets.search.candidates import Candidates, Inputs, ordered
-from mog_assets.search.fused import Blend
 from mog_assets.search.relevance import Relevance, fixed_order
+from mog_assets.search.router import Router
 
 # Folds of the cross-validation.
 FOLDS = 5
@@ -191,9 +191,9 @@ def recalls_of_fewer(examples: Examples, train: Train[M], questions: int | None,
         return np.sum([*pool.map(lambda fold: _tested(examples, train, fold, questions), range(FOLDS))], axis=0)
 
 
-def fused_recalls(examples: Examples, weighing: type[Blend] = Blend) -> np.ndarray:
+def fused_recalls(examples: Examples, opened: Callable[[], Router] = Router.shipped) -> np.ndarray:
     """Return ER of every question by `fused`, or another ranking without training, float64 of shape (questions,)."""
-    scores = weighing().scores(examples.candidates, examples.experts)
+    scores = opened().scores(examples.candidates, examples.experts)
     return examples.gold.recall(ordered(examples.candidates, scores))
 
 

@@ -225,7 +225,7 @@ def test_the_samples_choose_the_same_ranking_with_vectors_as_another_processor_r
     for name, trainer in (("tuned", trainers.TUNED), ("mog", MOG), ("mix", trainers.MIX)):
         recalls[name] = cross_validated(*trainer.prepared(examples, settings, lambda _: None), trainer.threads)[0]
     chosen = choose(recalls, ["tuned", "mog", "mix"], examples.documents, settings.seed)
-    assert chosen.method == store.read("method").manifest.info["method"] == "tuned"
+    assert chosen.method == store.read("method").manifest.info["method"] == "fused"
 
 
 @pytest.mark.full

@@ -19,13 +19,13 @@ from mog_assets.build.materialising import materialise
 from mog_assets.build.tools import Tools
 from mog_assets.evaluate.training_assets import NOW, RECALLS
 from mog_assets.search.explain import KNOWN
-from mog_assets.search.fused import Blend
 from mog_assets.search.index import CHOSEN, expert_names
 from mog_assets.search.methods import parse, rankings
 from mog_assets.search.models import ARRAYS, TREES
 from mog_assets.search.passages import pieces_in
 from mog_assets.search.rankings import fused
 from mog_assets.search.retrieval import Retrieval
+from mog_assets.search.router import Router
 
 pytestmark = pytest.mark.full
 
@@ -166,11 +166,10 @@ def test_what_raised_the_best_piece_of_fused_is_what_gives_it_most(sample_projec
     (why,) = retrieval.reasons(parse("fused", sample_project.settings), found)
     candidates, names = retrieval.read.candidates, expert_names(sample_project.settings)
     best = int(np.argmax(fused(candidates, names)))
-    given = dict(zip(names, candidates.relative[best] * Blend().weights(candidates, names)[0], strict=True))
-    # A title counts nothing, so it is no reason.
-    assert given["title"] == 0 and "title" not in why
-    own = why.removeprefix(f"{KNOWN}, ")
-    assert own.startswith(max(given, key=given.get).replace("-", " level "))
+    (parts,) = Router.shipped().parts(candidates, names, np.array([best]))
+    given = dict(zip([*names, "how good the best text of its document is"], parts, strict=True))
+    first, *_ = why.removeprefix(f"{KNOWN}, ").split(", ")
+    assert first.startswith(max(given, key=given.get).replace("-", " level "))
 
 
 # What `auto` stands for

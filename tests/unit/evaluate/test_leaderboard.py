@@ -132,7 +132,7 @@ def test_what_cannot_be_used_is_never_advised_and_rows_are_few(levels):
     shown = " ".join(row["what it is"] for row in made.rows)
     for part in ("bm25", "dense", "hybrid"):
         assert f"best fixed level of {part}" in shown
-    assert "without training" in shown and "sentence graph" in shown
+    assert "weighed for each question" in shown and "sentence graph" in shown
     assert methods(made)[0] == advised and methods(made)[-2:] == ["gold", "random"]
     values = [float(row["ER"].split()[0]) for row in made.rows[1:-2]]
     assert values == sorted(values, reverse=True)

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-WORDS = re.compile(r"\b(?:topics?|hops?|soft.labels?|sentence.graphs?|routers?)\b", re.IGNORECASE)
+WORDS = re.compile(r"\b(?:topics?|hops?|soft.labels?|sentence.graphs?)\b", re.IGNORECASE)
 ELSEWHERE = re.compile(r"plugins/|papers/")
 
 

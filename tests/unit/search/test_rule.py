@@ -1,4 +1,4 @@
-"""`fused`: what experts weigh without training, and what an encoder knows of the words of texts."""
+"""What experts weigh by rule, and what an encoder knows of the words of texts."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from candidate_rows import EXPERTS, of_questions
 from mog_assets.index.analysis import known_share
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
-from mog_assets.search.fused import Blend
+from mog_assets.search.rule import Rule
 from mog_assets.text.terms import terms_of
 
 GERMAN = (
@@ -30,8 +30,8 @@ def encoder():
     return Encoder(EncoderSettings())
 
 
-def weights(candidates, **blend):
-    return dict(zip(EXPERTS, Blend(**blend).weights(candidates, EXPERTS)[0].tolist(), strict=True))
+def weights(candidates, **rule):
+    return dict(zip(EXPERTS, Rule(**rule).weights(candidates, EXPERTS)[0].tolist(), strict=True))
 
 
 ALIKE = np.repeat(np.linspace(0, 1, 9)[None, :, None], len(EXPERTS), axis=2)
@@ -61,21 +61,7 @@ def test_an_expert_whose_best_stands_out_counts_more_than_one_that_tells_nothing
     found = weights(of_questions(scores))
     assert found["bm25-1"] > found["dense-1"] / 2 > found["bm25-2"]
     assert weights(of_questions(scores), confidence=0)["bm25-1"] == pytest.approx(1)
-    assert found["title"] == 0
-
-
-def test_what_texts_name_counts_where_one_document_stands_out_among_those_that_are_named():
-    scores = np.repeat(np.linspace(0, 1, 40)[None, :, None], len(EXPERTS), axis=2)
-    scores[0, :, -1] = [*np.zeros(39), 1]
-    assert weights(of_questions(scores))["mention"] == 2
-    scores[0, :, -1] = [*np.zeros(20), *np.ones(20)]
-    assert weights(of_questions(scores))["mention"] == 0
-    assert weights(of_questions(np.zeros_like(scores)))["mention"] == 0
-
-
-def test_a_tilt_gives_coarse_levels_more_weight_whatever_the_length_of_documents():
-    even = weights(of_questions(ALIKE), tilt=0.5)
-    assert even["bm25-2"] == pytest.approx(np.exp(0.5) * even["bm25-1"])
+    assert found["title"] == found["mention"] == 0
 
 
 def test_confidence_is_that_of_the_formula_and_0_without_candidates():
@@ -92,8 +78,8 @@ def test_confidence_is_that_of_the_formula_and_0_without_candidates():
 
 def test_a_question_gets_the_same_weights_alone_and_among_others():
     scores = np.random.default_rng(0).random((20, 30, len(EXPERTS)))
-    together = Blend().weights(of_questions(scores), EXPERTS)
-    alone = [Blend().weights(of_questions(own[None]), EXPERTS)[0] for own in scores]
+    together = Rule().weights(of_questions(scores), EXPERTS)
+    alone = [Rule().weights(of_questions(own[None]), EXPERTS)[0] for own in scores]
     np.testing.assert_array_equal(together, np.stack(alone))
 
 
