@@ -1,6 +1,7 @@
 """Pass@5, @10 and @20 on the set of Anthropic's contextual retrieval, and what would lift them.
 
 mog import beir ../shared/data/anthropic_code_chunks && mog run        in a folder of its own
+python benchmarks/passk.py --titled titled        the same set with paths as titles, to be imported and built likewise
 python benchmarks/passk.py --chunks that/mog.yaml --files .mog/development/anthropic_code/mog.yaml
 
 Pass@k is the share of a question's golden chunks among the k that are retrieved, averaged over 248 questions, as in the
@@ -21,6 +22,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +94,16 @@ def opened(path: Path) -> tuple[Tools, Retrieval, list[Question]]:
     questions = sorted(questions, key=lambda question: question.id.rpartition("/")[2])
     retrieval = Retrieval.open(tools, tools.store.read, list(tools.settings.corpora))
     return tools, retrieval.with_queries([question.question for question in questions]), questions
+
+
+def write_titled(data: Path, folder: Path) -> None:
+    """Write the set of chunks in BEIR's form, with the paths of their files as titles."""
+    (folder / "qrels").mkdir(parents=True)
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
+        shutil.copyfile(data.with_name("anthropic_code_chunks") / name, folder / name)
+    paths, corpus = {row["id"]: row["doc"] for row in lines(data / "chunks.jsonl.gz")}, folder / "corpus.jsonl"
+    rows = [json.loads(line) for line in corpus.read_text(encoding="utf-8").splitlines()]
+    corpus.write_text("".join(json.dumps(row | {"title": paths[row["_id"]]}) + "\n" for row in rows), encoding="utf-8")
 
 
 def described(retrieval: Retrieval, questions: Sequence[Question], data: Path) -> Chunks:
@@ -221,12 +233,16 @@ def lifted(of: Chunks, questions: Sequence[str], encoder: Encoder, fused: np.nda
 
 
 @click.command()
-@click.option("--chunks", type=click.Path(exists=True, path_type=Path), required=True, help="mog.yaml of the chunks.")
-@click.option("--files", type=click.Path(exists=True, path_type=Path), required=True, help="mog.yaml of whole files.")
+@click.option("--chunks", type=click.Path(path_type=Path), default=Path("mog.yaml"), help="mog.yaml of the chunks.")
+@click.option("--files", type=click.Path(path_type=Path), default=Path("mog.yaml"), help="mog.yaml of whole files.")
 @click.option("--data", type=click.Path(exists=True, path_type=Path), default=Path("../shared/data/anthropic_code"))
 @click.option("--lift", is_flag=True, help="Try what the default leaves out.")
+@click.option("--titled", type=click.Path(path_type=Path), help="Write the set with paths as titles here, and end.")
 @click.option("--worst", default=0, help="List so many questions with the lowest Pass@20 and Pass@5 by `fused`.")
-def main(chunks: Path, files: Path, data: Path, lift: bool, worst: int) -> None:
+def main(chunks: Path, files: Path, data: Path, lift: bool, titled: Path | None, worst: int) -> None:
+    if titled is not None:
+        write_titled(data, titled)
+        return
     tools, retrieval, questions = opened(chunks)
     of, count = described(retrieval, questions, data), len(questions)
     rows, passes, scores = [], {}, np.zeros((count, len(of.names)))
