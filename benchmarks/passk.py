@@ -30,6 +30,7 @@ from pathlib import Path
 import bm25s
 import click
 import numpy as np
+import ranking  # noqa: F401
 import Stemmer
 from bm25s.stopwords import STOPWORDS_EN
 

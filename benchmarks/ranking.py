@@ -11,6 +11,7 @@ all retrievers, chosen on the questions it is measured on, which favours it; tes
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ from mog_assets.papers.mix_of_granularity import mog
 from mog_assets.papers.mix_of_granularity.ranking import Router
 from mog_assets.questions.sets import LEVELS, Question, load_questions
 from mog_assets.resources.arrays import places
-from mog_assets.search import answer_places, features, mix, trainers
+from mog_assets.search import answer_places, features, mix, router, trainers
 from mog_assets.search.candidates import COLUMNS, OF_QUESTIONS, TEMPERATURE, Candidates, ordered
 from mog_assets.search.index import expert_names, finest
 from mog_assets.search.rankings import fused
@@ -39,6 +40,9 @@ from mog_assets.search.rule import of_texts
 from mog_assets.search.training import FOLDS, Examples, fixed_recalls
 from mog_assets.search.weak_labels import measured
 
+if os.environ.get("ROUTER"):
+    # Weights learned without the collection that is measured, see `router.py`.
+    router.FILE = Path(os.environ["ROUTER"])
 SEED = 0
 LEARNED = ("mog", "mix")
 # Others' rankings without training.

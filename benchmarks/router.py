@@ -2,6 +2,8 @@
 
 python benchmarks/development.py build --homes .mog/development                the collections
 python benchmarks/router.py learn --homes .mog/development --out mog_assets/search/router.safetensors
+python benchmarks/router.py learn --homes .mog/development --without squad --out squad.safetensors
+ROUTER=squad.safetensors python benchmarks/rivals.py table squad               any benchmark, with other weights
 python benchmarks/router.py measure --homes .mog/development                   each left out in turn
 python benchmarks/router.py curve --homes .mog/development                     by number of collections learned on
 
@@ -215,11 +217,15 @@ def collections(homes: Sequence[Path], names: Sequence[str]) -> dict[str, Exampl
 @click.argument("what", type=click.Choice(["learn", "measure", "curve"]))
 @click.argument("names", nargs=-1, type=click.Choice(list(COLLECTIONS)))
 @click.option("--homes", multiple=True, type=click.Path(exists=True, path_type=Path), required=True)
+@click.option("--without", multiple=True, help="What `learn` leaves out with all that shares its texts.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where learned weights are written.")
 @click.option("--most", default=QUESTIONS, help="Questions of each collection that are measured.")
-def main(what: str, names: Sequence[str], homes: Sequence[Path], out: Path | None, most: int) -> None:
+def main(
+    what: str, names: Sequence[str], homes: Sequence[Path], without: Sequence[str], out: Path | None, most: int
+) -> None:
     of = {name: drawn(own, most) for name, own in collections(homes, names or list(COLLECTIONS)).items()}
     if what == "learn":
+        of = {name: own for name, own in of.items() if family(name) not in {family(other) for other in without}}
         own = learned({name: Lessons(drawn(found)) for name, found in of.items()})
         known = [name for name in of if family(name) not in MEASURED]
         facts = {"collections": known, "questions of each": QUESTIONS, "steps": STEPS, "penalty": PENALTY}

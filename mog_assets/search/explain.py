@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mog_assets.resources.arrays import pairs
 from mog_assets.search import answer_places, features, mix
 from mog_assets.search.candidates import Candidates, Inputs
 from mog_assets.search.exact import LITERAL, latest
@@ -16,6 +17,7 @@ from mog_assets.search.models import Mix, Weighed
 from mog_assets.search.passages import Passages, pieces_in
 from mog_assets.search.retrieval import Retrieval
 from mog_assets.search.router import DOCUMENT
+from mog_assets.search.rule import of_texts
 
 # Reasons given for a piece.
 MOST = 3
@@ -62,15 +64,41 @@ def reasons(
         groups = [*experts, DOCUMENT][: parts.shape[1]]
     distinct = list(dict.fromkeys(groups))
     sums = np.stack([parts[:, [g == group for g in groups]].sum(axis=1) for group in distinct], axis=1)
-    sentences, is_boosted = [], np.isfinite(latest(candidates, scores))
+    sentences, is_boosted, leads = [], np.isfinite(latest(candidates, scores)), _leading(candidates, scores)
     for row, shares in zip(rows.tolist(), sums, strict=True):
-        order = np.argsort(-shares, kind="stable")[:MOST]
-        causes = [_reason(distinct[i], candidates, row, experts) for i in order if shares[i] > 0]
+        causes = [_reason(group, candidates, row, experts) for group in _strongest(distinct, shares, leads[row])]
         if is_boosted[row]:
             rare = candidates.rare[row]
             causes.insert(0, EXACTLY if 0 < rare <= LITERAL else KNOWN if rare or not candidates.title[row] else TITLED)
         sentences.append(", ".join(causes))
     return sentences
+
+
+def _leading(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
+    """Return which candidates are the best of their document for the question, bool of shape (n,)."""
+    documents = pairs(candidates.question, candidates.piece - candidates.place[:, 0])
+    first = np.flatnonzero(np.diff(documents, prepend=-1))
+    best = np.maximum.reduceat(scores, first) if len(first) else scores
+    return np.asarray(scores == np.repeat(best, np.diff(np.append(first, len(scores)))))
+
+
+def _strongest(groups: Sequence[str], shares: np.ndarray, leads: bool) -> list[str]:
+    """Return what gave a candidate most, strongest first, at most `MOST`.
+
+    Of retrievers at levels only two are said where something else gave half as much as the second: they are alike. How
+    good the best text of a document is, is no news of that text itself.
+
+    Args:
+        groups: What gives.
+        shares: What each gives.
+        leads: Whether the candidate is the best of its document.
+    """
+    order = [i for i in np.argsort(-shares, kind="stable") if shares[i] > 0 and not (leads and groups[i] == DOCUMENT)]
+    texts = of_texts(groups)
+    others = [i for i in order if not texts[i]]
+    if len(order) > 1 and others and shares[others[0]] * 2 >= shares[order[1]] and others[0] not in order[:MOST]:
+        order = [*order[: MOST - 1], others[0]]
+    return [groups[i] for i in order[:MOST]]
 
 
 def _group(name: str) -> str:
@@ -87,7 +115,7 @@ def _reason(group: str, candidates: Candidates, row: int, experts: Sequence[str]
     if group == "question":
         return "the kind of question"
     if group == DOCUMENT:
-        return "how good the best text of its document is"
+        return "the best text of its document"
     if group == "answers":
         return "answers to such questions stand at this place"
     if group == "place":

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from candidate_rows import candidates_of, of_questions
 
-from mog_assets.search.router import DOCUMENT, Features, Router, distinct_ranks, scaled
+from mog_assets.search.candidates import Inputs
+from mog_assets.search.explain import reasons
+from mog_assets.search.router import DOCUMENT, FILE, Features, Routed, Router, distinct_ranks, scaled
 
 EXPERTS = tuple(f"{kind}-{level}" for kind in ("bm25", "dense") for level in range(1, 6))
 EXPERTS = (*EXPERTS, "title", "mention", "pagerank")
@@ -98,6 +100,17 @@ def test_what_texts_name_counts_where_one_document_stands_out_among_those_that_a
     assert weight([*np.zeros(20), *np.ones(20)]) == weight(np.zeros(40)) == 0
 
 
+def test_that_a_document_has_a_good_text_is_said_of_its_other_texts_and_not_of_that_one():
+    place = np.array([[0, 3, 9, 0], [1, 3, 9, 0], [2, 3, 9, 0], [0, 1, 9, 0]])
+    scores = np.zeros((4, len(EXPERTS)))
+    scores[:, :10] = np.array([1.0, 0.1, 0.05, 0.12])[:, None]
+    candidates = candidates_of([0, 0, 0, 0], [0, 1, 2, 3], scores, place)
+    inputs = Inputs(candidates, np.zeros((1, 4), np.float32), np.array([3]), [0, 5])
+    model = Routed(ROUTER, EXPERTS)
+    said = reasons(model, inputs, model.scores(inputs), np.arange(4), EXPERTS, ["bm25-1", "dense-1"])
+    assert [text.count("the best text of its document") for text in said] == [0, 1, 1, 0]
+
+
 def test_no_candidates_have_no_scores():
     none = of_questions(np.zeros((2, 0, len(EXPERTS))))
     assert ROUTER.scores(none, EXPERTS).shape == (0,) and (ROUTER.weights(none, EXPERTS) == 0).all()
@@ -106,7 +119,5 @@ def test_no_candidates_have_no_scores():
 
 def test_the_weights_of_the_package_are_small_and_finite_and_have_a_card():
     assert all(np.isfinite(array).all() and array.dtype == np.float32 for array in ROUTER.arrays.values())
-    from mog_assets.search.router import FILE
-
     assert FILE.stat().st_size < 200_000 and "benchmarks/router.py learn" in FILE.with_suffix(".md").read_text()
     assert DOCUMENT not in EXPERTS
