@@ -54,7 +54,7 @@ def on(sample_project):
     """The sample project, whose use is noted; nothing of that stays in it."""
     values = yaml.safe_load(sample_project.config.read_text(encoding="utf-8"))
     path = sample_project.config.with_name("noted.yaml")
-    path.write_text(yaml.safe_dump({**values, "use": {"log": True, "days": 30}}), encoding="utf-8")
+    path.write_text(yaml.safe_dump({**values, "use": {"log": True, "days": 30}}, sort_keys=False), encoding="utf-8")
     yield path
     shutil.rmtree(sample_project.home / "use", ignore_errors=True)
 

@@ -151,7 +151,7 @@ def by_model(sample_project, folder, monkeypatch, answer):
     values = yaml.safe_load(sample_project.config.read_text(encoding="utf-8"))
     values |= {"home": str(sample_project.home), "answering": {"reader": "openai"}, "llm": {"model": "m"}}
     config = sample_project.folder / "chatting.yaml"
-    config.write_text(yaml.safe_dump(values), encoding="utf-8")
+    config.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     with ChatServer(answer) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", "loopback")
