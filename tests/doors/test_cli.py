@@ -40,7 +40,7 @@ def changed(project, **values):
     """The configuration of a project with other values."""
     raw = yaml.safe_load(project.config.read_text(encoding="utf-8"))
     path = project.folder / "changed.yaml"
-    path.write_text(yaml.safe_dump({**raw, **values}), encoding="utf-8")
+    path.write_text(yaml.safe_dump({**raw, **values}, sort_keys=False), encoding="utf-8")
     return path
 
 

@@ -93,7 +93,7 @@ def write(folder, documents):
 
 def configure(path, **changes):
     values = {"home": path.stem, "levels": 1, "buckets": 2, "corpora": {"birds": {"path": "birds"}}, **changes}
-    path.write_text(yaml.safe_dump(values), encoding="utf-8")
+    path.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ def project(tmp_path, monkeypatch):
         "corpora": {"birds": {"path": "birds"}},
         "automation": {"interval_seconds": 1},
     }
-    (tmp_path / "mog.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    (tmp_path / "mog.yaml").write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     monkeypatch.setenv(config.CONFIG_VARIABLE, str(tmp_path / "mog.yaml"))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
     assert runner.run(config.load()).failures == []

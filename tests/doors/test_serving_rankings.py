@@ -308,7 +308,7 @@ def test_the_model_that_stays_in_use_ranks_and_the_choice_is_made_by_the_figures
 def test_a_model_of_other_levels_is_not_kept_whatever_it_found(trained_better):
     project = trained_better.project
     values = yaml.safe_load(project.config.read_text(encoding="utf-8"))
-    project.config.write_text(yaml.safe_dump({**values, "levels": 3}), encoding="utf-8")
+    project.config.write_text(yaml.safe_dump({**values, "levels": 3}, sort_keys=False), encoding="utf-8")
     settings = config.load(project.config)
     tools, recipes = Tools(settings), plan.graph(settings)
     for key in ("candidates", "router"):
@@ -320,7 +320,7 @@ def test_a_model_of_other_levels_is_not_kept_whatever_it_found(trained_better):
 def changed(project, **values):
     """Tools and recipes of the project with other settings."""
     held = yaml.safe_load(project.config.read_text(encoding="utf-8"))
-    project.config.write_text(yaml.safe_dump({**held, **values}), encoding="utf-8")
+    project.config.write_text(yaml.safe_dump({**held, **values}, sort_keys=False), encoding="utf-8")
     settings = config.load(project.config)
     return Tools(settings), plan.graph(settings)
 

@@ -93,7 +93,7 @@ def write_project(folder, **values):
         (folder / f"{name}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
         corpora[name] = {"path": f"{name}.jsonl"}
     settings = {"home": "home", "corpora": corpora, "levels": 2, "buckets": 4, "encoder": {"device": "cpu"}, **values}
-    (folder / "mog.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    (folder / "mog.yaml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
     return folder
 
 

@@ -85,7 +85,7 @@ def write_project(folder, corpora, **values):
         **QDRANT,
         **values,
     }
-    (folder / "mog.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    (folder / "mog.yaml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
 
 
 def artefacts(folder):

@@ -69,7 +69,7 @@ class Project:
             **QDRANT,
             **options,
         }
-        (folder / f"{home}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+        (folder / f"{home}.yaml").write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
         self.settings = config.load(folder / f"{home}.yaml")
 
     @property

@@ -140,7 +140,7 @@ def configure(folder):
     paths = {"folder": "folder", "cards": "cards.jsonl", "rows": "rows.csv"}
     values = {"home": "home", "corpora": {name: {"path": path} for name, path in paths.items()}}
     values |= {"levels": 2, "buckets": 2, "finest_chars": 50, "encoder": {"device": "cpu"}}
-    (folder / "mog.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    (folder / "mog.yaml").write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
 
 
 def state(folder):

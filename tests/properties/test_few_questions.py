@@ -58,7 +58,7 @@ def built(folder, encoder, documents, rows):  # noqa: F811
     sets = {"few": {"path": "questions.jsonl", "corpora": ["docs"], **splits}}
     values = {"home": "home", "corpora": {"docs": {"path": "docs"}}, "levels": 2, "buckets": 2, "question_sets": sets}
     values["answering"] = {"reader": "extractive", "methods": ["one-step"]}
-    (folder / "mog.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    (folder / "mog.yaml").write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     made = config.load(folder / "mog.yaml")
     tools, recipes = Tools(made), plan.graph(made)
     vars(tools)["encoder"] = encoder

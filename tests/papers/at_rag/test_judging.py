@@ -94,7 +94,7 @@ def test_a_judge_that_cannot_be_read_lowers_the_coverage_and_not_the_mean():
 def test_open_answers_are_judged_where_that_is_asked_for(copied_project):
     values = yaml.safe_load(copied_project.config.read_text(encoding="utf-8"))
     values["answering"] = {"methods": ["one-step"], "judge": True, "questions": 3}
-    copied_project.config.write_text(yaml.safe_dump(values), encoding="utf-8")
+    copied_project.config.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     command = ["run", "--select", "answers", "--select", "answer_scores", "--config", str(copied_project.config)]
     done = called(*command)
     assert done.exit_code == 0, done.stderr

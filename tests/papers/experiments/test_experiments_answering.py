@@ -52,7 +52,7 @@ def done(sample_project, tmp_path_factory):
     copy_folder(sample_project.folder, folder)
     values = yaml.safe_load((folder / "mog.yaml").read_text(encoding="utf-8"))
     values["experiments"] = {"positions": POSITIONS, "top_k": TOP_K, "documents": DOCUMENTS}
-    (folder / "mog.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    (folder / "mog.yaml").write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     settings = config.load(folder / "mog.yaml")
     with pytest.MonkeyPatch.context() as patch:
         for name in VARIABLES:

@@ -115,7 +115,7 @@ class Project:
             (self.folder / "wild.jsonl").write_text("".join(rows), encoding="utf-8")
         path = self.folder / "mog.yaml"
         held = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
-        path.write_text(yaml.safe_dump({**held, **values}), encoding="utf-8")
+        path.write_text(yaml.safe_dump({**held, **values}, sort_keys=False), encoding="utf-8")
 
     def documents(self):
         lines = (self.folder / "wild.jsonl").read_text(encoding="utf-8").splitlines()

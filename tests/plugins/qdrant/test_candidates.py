@@ -221,7 +221,7 @@ def test_answers_are_those_of_the_files(sample_project, tmp_path, monkeypatch):
     values = yaml.safe_load((folder / "mog.yaml").read_text(encoding="utf-8"))
     answers = []
     for more in ({}, {"qdrant": {}}):
-        (folder / "mog.yaml").write_text(yaml.safe_dump({**values, **more}), encoding="utf-8")
+        (folder / "mog.yaml").write_text(yaml.safe_dump({**values, **more}, sort_keys=False), encoding="utf-8")
         run_alone(config.load(folder / "mog.yaml"), select=["neighbours", *more])
         with mog_assets.open(folder / "mog.yaml") as project:
             wheres = ({}, {"corpus": "garden"}, {"id": {"starts": "t"}})

@@ -333,7 +333,7 @@ def test_a_damaged_reader_is_found_and_trained_again(grown, tmp_path, materialis
 def test_a_reader_to_be_trained_needs_questions_to_train_on(garden):
     values = yaml.safe_load(garden.config.read_text(encoding="utf-8"))
     values["question_sets"]["birds"]["train"] = []
-    garden.config.write_text(yaml.safe_dump(values), encoding="utf-8")
+    garden.config.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"answering\.reader: expected a reader that needs no training"):
         config.load(garden.config)
 

@@ -31,7 +31,7 @@ def model():
 def asked_by_model(sample_project, model):
     path = sample_project.folder / "model.yaml"
     values = yaml.safe_load(sample_project.config.read_text(encoding="utf-8"))
-    path.write_text(yaml.safe_dump(values | {"answering": {"reader": "openai"}}), encoding="utf-8")
+    path.write_text(yaml.safe_dump(values | {"answering": {"reader": "openai"}}, sort_keys=False), encoding="utf-8")
     return path
 
 

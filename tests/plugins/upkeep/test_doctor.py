@@ -90,7 +90,7 @@ def test_a_problem_is_a_line_with_a_remedy_and_exit_code_one(project):
 )
 def test_what_a_run_refuses_is_a_problem(project, setting, said):
     values = yaml.safe_load(project.config.read_text(encoding="utf-8"))
-    project.config.write_text(yaml.safe_dump(values | setting), encoding="utf-8")
+    project.config.write_text(yaml.safe_dump(values | setting, sort_keys=False), encoding="utf-8")
     refused = called("run", "--config", project.config)
     assert refused.exit_code == 2
     _, finding = doctor.configuration(str(project.config))

@@ -305,7 +305,7 @@ def project_of_model(copied_project):
     values = yaml.safe_load(copied_project.config.read_text(encoding="utf-8"))
     values["answering"] = {"reader": "openai", "methods": ["cot", "one-step"]}
     values["llm"] = {"model": "double", "concurrency": 1, "price_in": 1.0, "price_out": 1.0}
-    copied_project.config.write_text(yaml.safe_dump(values), encoding="utf-8")
+    copied_project.config.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     copied_project.settings = config.load(copied_project.config)
     return copied_project
 

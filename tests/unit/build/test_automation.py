@@ -65,7 +65,7 @@ def configure(folder, **changes):
         "question_sets": {"q": {"path": "questions.jsonl", "corpora": ["birds"], "test": ["test"]}},
         **changes,
     }
-    (folder / "mog.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    (folder / "mog.yaml").write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -210,7 +210,7 @@ def test_doctor_says_where_the_records_are_and_whether_they_can_be_reached(setti
 
 
 def write_yaml(home, values):
-    (home / "dagster.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    (home / "dagster.yaml").write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
 
 
 WRONG = {

@@ -50,7 +50,7 @@ def first_run(tmp_path_factory):
         (folder / "docs" / f"{name}.md").chmod(0o600)
     file = folder / "mog.yaml"
     values = {"home": "home", "corpora": {"notes": {"path": "docs"}}, "methods": ["fused"], "levels": 2}
-    file.write_text(yaml.safe_dump({**values, "use": {"log": True}}), encoding="utf-8")
+    file.write_text(yaml.safe_dump({**values, "use": {"log": True}}, sort_keys=False), encoding="utf-8")
     done = subprocess.run(
         command("run", "--config", file), env=environment(), capture_output=True, text=True, timeout=300, umask=0o022
     )
@@ -114,7 +114,7 @@ def test_words_are_searched_while_a_run_makes_the_first_vectors(tmp_path):
         (tmp_path / corpus / "one.md").write_text(text, encoding="utf-8")
     values = {"home": "home", "corpora": {"roots": {"path": "roots"}, "fruit": {"path": "fruit"}}, "methods": ["fused"]}
     file = tmp_path / "mog.yaml"
-    file.write_text(yaml.safe_dump(values), encoding="utf-8")
+    file.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     search = ["search", "When is garlic planted?", "--config", str(file)]
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command("run", "--config", file), env=environment(), **pipes) as run:
@@ -147,7 +147,7 @@ def test_a_server_waits_for_the_first_run_then_answers_by_words_then_as_usual(tm
     (tmp_path / "roots/one.md").write_text("Garlic is planted in October.", encoding="utf-8")
     file = tmp_path / "mog.yaml"
     values = {"home": "home", "corpora": {"roots": {"path": "roots"}}, "methods": ["fused"], "levels": 2}
-    file.write_text(yaml.safe_dump(values), encoding="utf-8")
+    file.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     serve = [*command("serve"), "--config", str(file), "--port", "0"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment()}
     with subprocess.Popen(serve, **pipes) as server, subprocess.Popen(command("run", "--config", file), **pipes) as run:
@@ -270,7 +270,9 @@ def test_what_people_ask_is_kept_in_the_log_alone_and_nowhere_after_it_is_forgot
     openai = tmp_path / "openai.yaml"
     values = yaml.safe_load(file.read_text(encoding="utf-8"))
     values |= {"home": str(home), "corpora": {"notes": {"path": str(file.parent / "docs")}}}
-    openai.write_text(yaml.safe_dump({**values, "answering": {"reader": "openai"}, "llm": {"model": "m"}}))
+    openai.write_text(
+        yaml.safe_dump({**values, "answering": {"reader": "openai"}, "llm": {"model": "m"}}, sort_keys=False)
+    )
     with ChatServer(lambda messages: f"Answer: the {MARKER}") as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", "loopback")

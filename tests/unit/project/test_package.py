@@ -107,7 +107,7 @@ def built(served_vectors, tmp_path_factory):
     folder = tmp_path_factory.mktemp("built")
     endpoint = {"form": "openai", "url": served_vectors.url}
     values = {"corpora": {"sky": {"path": str(SAMPLES / "sky")}}, "encoder": {"model": "m-1", "endpoint": endpoint}}
-    (folder / "mog.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    (folder / "mog.yaml").write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     done = run(folder, [sys.executable, "-m", "mog_assets.cli", "run"], PYTHONPATH=str(ROOT))
     assert done.returncode == 0, done.stderr
     return folder

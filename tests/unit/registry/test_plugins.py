@@ -79,7 +79,7 @@ def project(tmp_path_factory):
         "methods": ["fused", "mog" if PAPERS else "mix", "last"],
         "answering": {"reader": "extractive", "methods": ["fused → shout"]},
     }
-    (folder / "mog.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    (folder / "mog.yaml").write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     done = mog(folder, plugins, "run")
     assert done.returncode == 0, done.stdout + done.stderr
     return folder, plugins
